@@ -1,0 +1,66 @@
+"""Atomic writing: an existing file is replaced whole or left as it was."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headcount.errors import InputError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside `path`; move it over `path` only when the block succeeds.
+
+    The temporary name keeps the suffix, so that writers which look at it do the right thing.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with replacing(target) as temporary:
+    ...     _ = temporary.write_text("whole")
+    >>> target.read_text()
+    'whole'
+    """
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
+        ) from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write ({error.strerror}); free some space or choose another path") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """`path` as a Path, or an InputError that says it is missing.
+
+    >>> existing_file("no-such-file.csv")
+    Traceback (most recent call last):
+    headcount.errors.InputError: no-such-file.csv: no such file; check the path
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    if not path.exists():
+        raise InputError(f"{path}: no such file; check the path")
+    return path

@@ -1,0 +1,1 @@
+"""The problem of Section 1: graphs, embedding tables, contexts, and their files."""

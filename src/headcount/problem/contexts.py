@@ -1,0 +1,172 @@
+"""Contexts: the samplers of Appendix A.1 (permutations) and A.3 (general graphs), labels and pair counts.
+
+One procedure serves both. For a context of ℓ of the m items:
+
+1. draw ℓ distinct items S uniformly, in uniform order;
+2. let each of them be in U with probability ρ (so |U| ~ Binomial(ℓ, ρ) and U is uniform given its size);
+3. for each i in U, in order: if no out-neighbour of i is in S, put a uniformly chosen one in the place
+   of a uniformly chosen item other than i. An i that an earlier replacement put out of its slot is skipped.
+
+With out-degree 1 step 3 is A.1's. All of it is vectorised over contexts, slot by slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.errors import InputError
+from headcount.problem.graph import Graph
+from headcount.problem.streams import below, halves, stream_key, words
+from headcount.shapes import Bool, Int
+
+_CHUNK = 8192  # contexts drawn together
+_FEW_NEIGHBORS = 64  # up to this degree a source's neighbours are compared one by one
+
+
+@dataclass(frozen=True)
+class ContextSampler:
+    """Draws contexts of `length` distinct items in which about a share `rate` of the sources finds a target.
+
+    Context n of a stream is a pure function of (graph, length, rate, seed, stream, n).
+
+    >>> from headcount.problem.makers import permutation_graph
+    >>> sampler = ContextSampler(permutation_graph(64), length=8)
+    >>> a, b = sampler.draw(3, seed=0, stream="test"), sampler.draw(1, seed=0, stream="test", start=2)
+    >>> bool((a[2] == b[0]).all())
+    True
+    """
+
+    graph: Graph
+    length: int = 16
+    rate: float = 0.5
+    device: str | torch.device = "cpu"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= self.graph.items:
+            raise InputError(
+                f"context length {self.length} does not fit {self.graph.items} items; choose 1…{self.graph.items}"
+            )
+        if not 0 < self.rate < 1:
+            raise InputError(f"rate {self.rate} is not between 0 and 1; the paper uses 0.5")
+
+    def draw(
+        self, count: int, *, seed: int, stream: str | int = "contexts", start: int = 0
+    ) -> Int[Tensor, "{count} {self.length}"]:
+        """Contexts `start` … `start + count − 1` of the stream, one a row."""
+        key = stream_key(seed, stream)
+        contexts = torch.empty(count, self.length, dtype=torch.int64, device=self.device)
+        for first in range(0, count, _CHUNK):
+            size = min(_CHUNK, count - first)
+            contexts[first : first + size] = self._draw_chunk(key, start + first, size).T
+        return contexts
+
+    def _draw_chunk(self, key: int, start: int, count: int) -> Int[Tensor, "length count"]:
+        """Slots are rows here, so that every operation runs over contiguous contexts."""
+        slot = torch.arange(self.length, device=self.device)[:, None]
+        counters = (torch.arange(start, start + count, device=self.device) * self.length + slot) * 2
+        pick, choose = halves(words(key, counters))
+        place, which = halves(words(key, counters + 1))
+        context = self._distinct_items(pick)
+        self._bring_targets_in(context, choose < int(self.rate * 2**32), place, which)
+        return context
+
+    def _distinct_items(self, pick: Int[Tensor, "length count"]) -> Int[Tensor, "length count"]:
+        """Step 1: the first ℓ steps of a Fisher–Yates shuffle of 0 … m−1, without storing the array.
+
+        Step j swaps entries j and x_j ≥ j. Entry p then holds what the last swap with x_i = p put there.
+        """
+        slot = torch.arange(self.length, device=self.device)[:, None]
+        swapped = slot + below(pick, self.graph.items - slot)  # x_j
+        taken = swapped.clone()  # entry x_j before swap j: the item drawn
+        moved = slot.expand_as(swapped).clone()  # entry j before swap j: what lands in place x_j
+        for i in range(self.length - 1):  # moved[i] is final here: all earlier swaps have been applied
+            later = slice(i + 1, None)
+            taken[later] = torch.where(swapped[later] == swapped[i], moved[i], taken[later])
+            moved[later] = torch.where(slot[later] == swapped[i], moved[i], moved[later])
+        return taken
+
+    def _bring_targets_in(
+        self,
+        context: Int[Tensor, "length count"],
+        chosen: Bool[Tensor, "length count"],
+        place: Int[Tensor, "length count"],
+        which: Int[Tensor, "length count"],
+    ) -> None:
+        """Step 3, in place."""
+        if self.length == 1:
+            return
+        starts, degrees, targets = self._arrays
+        drawn = context.clone()
+        for p in range(self.length):
+            source = drawn[p]
+            acts = chosen[p] & (context[p] == source) & (degrees[source] > 0)
+            columns = acts.nonzero().squeeze(1)
+            source = source[columns]
+            columns = columns[~self._touches(source, context[:, columns])]
+            source = drawn[p, columns]
+            other = below(place[p, columns], self.length - 1)
+            other += other >= p
+            target = starts[source] + below(which[p, columns], degrees[source])
+            context[other, columns] = targets[target]
+
+    def _touches(self, source: Int[Tensor, " count"], context: Int[Tensor, "length count"]) -> Bool[Tensor, " count"]:
+        """Whether some out-neighbour of each source is in its context."""
+        starts, degrees, targets = self._arrays
+        widest = int(self.graph.out_degrees.max())
+        if widest > _FEW_NEIGHBORS:
+            found = self.graph.has_edges(source.cpu().expand_as(context).numpy(), context.cpu().numpy())
+            return torch.from_numpy(found.any(0)).to(context.device)
+        first, degree = starts[source], degrees[source]
+        touched = torch.zeros_like(source, dtype=torch.bool)
+        for k in range(widest):
+            neighbor = torch.where(degree > k, targets[first + k], -1)
+            touched |= (context == neighbor).any(0)
+        return touched
+
+    @cached_property
+    def _arrays(self) -> tuple[Int[Tensor, " items"], Int[Tensor, " items"], Int[Tensor, " padded"]]:
+        """CSR starts, degrees, and targets padded so that reading past a source's last neighbour is harmless."""
+        padded = np.pad(self.graph.targets, (0, int(self.graph.out_degrees.max()) + 1))
+        parts = (self.graph.starts[:-1], self.graph.out_degrees, padded)
+        starts, degrees, targets = (torch.tensor(part, device=self.device) for part in parts)
+        return starts, degrees, targets
+
+
+def labels(graph: Graph, contexts: Int[Tensor, "count length"]) -> Bool[Tensor, "count length length"]:
+    """y_pq of A.1: is (context[p], context[q]) an edge?"""
+    rows = contexts.cpu().numpy()
+    return torch.from_numpy(graph.has_edges(rows[:, :, None], rows[:, None, :])).to(contexts.device)
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """How often each ordered pair stands in a set of contexts: all that micro-F1 under max or sum needs.
+
+    Whether (i, j) is predicted does not depend on the context there, so thousands of contexts
+    collapse to one weighted list of pairs.
+    """
+
+    sources: Int[Tensor, " pairs"]
+    targets: Int[Tensor, " pairs"]
+    counts: Int[Tensor, " pairs"]
+    positive: Bool[Tensor, " pairs"]
+
+    @classmethod
+    def of(cls, graph: Graph, contexts: Int[Tensor, "count length"]) -> PairCounts:
+        """Count the ℓ² pairs (diagonal included) of every context."""
+        codes = (contexts[:, :, None] * graph.items + contexts[:, None, :]).flatten()
+        codes, counts = codes.unique(return_counts=True)
+        sources, targets = codes // graph.items, codes % graph.items
+        positive = torch.from_numpy(graph.has_edges(sources.cpu().numpy(), targets.cpu().numpy()))
+        return cls(sources, targets, counts, positive.to(contexts.device))
+
+    def micro_f1(self, predicted: Bool[Tensor, " pairs"]) -> float:
+        """2·TP/(2·TP + FP + FN) over all pairs of all contexts; 1 when there is nothing to find or miss."""
+        hits = int(self.counts[predicted & self.positive].sum())
+        misses = int(self.counts[predicted ^ self.positive].sum())
+        return 2 * hits / (2 * hits + misses) if hits or misses else 1.0

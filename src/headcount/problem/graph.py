@@ -1,0 +1,167 @@
+"""Directed graphs of relations (Section 1; degrees, skew and condition (33) of Appendix B.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headcount.errors import InputError
+from headcount.shapes import Bool, Int
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A directed graph on the items 0 … m−1, immutable, its edges sorted by (source, target).
+
+    Build one with `Graph.from_edges` or a maker such as `permutation_graph`.
+
+    >>> graph = Graph.from_edges(3, [(0, 1), (2, 0), (2, 1)])
+    >>> graph.edges, graph.max_degree, graph.out_degrees.tolist()
+    (3, 2, [1, 0, 2])
+    """
+
+    items: int
+    sources: Int[np.ndarray, " edges"]
+    targets: Int[np.ndarray, " edges"]
+
+    @classmethod
+    def from_edges(cls, items: int, pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"]) -> Graph:
+        """The graph with the given (source, target) pairs, in any order.
+
+        Raises `InputError` for an id outside 0 … items−1 or a pair given twice.
+        """
+        array = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs))
+        if array.size == 0:
+            array = np.empty((0, 2), dtype=np.int64)
+        if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
+            raise InputError("edges must be (source, target) pairs of integers; give a list of pairs")
+        return cls.from_arrays(items, array[:, 0], array[:, 1])
+
+    @classmethod
+    def from_arrays(cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]) -> Graph:
+        """The graph with the edges (sources[e], targets[e]); validated and sorted."""
+        if items < 1:
+            raise InputError(f"a graph needs at least 1 item, not {items}; raise the number of items")
+        sources = np.asarray(sources, dtype=np.int64)
+        targets = np.asarray(targets, dtype=np.int64)
+        outside = (sources < 0) | (sources >= items) | (targets < 0) | (targets >= items)
+        if outside.any():
+            e = int(outside.argmax())
+            raise InputError(
+                f"edge {e + 1} ({sources[e]}, {targets[e]}) has an id outside 0…{items - 1}; "
+                "correct the id or raise the number of items"
+            )
+        codes = sources * items + targets
+        if codes.size > 1 and not (codes[1:] > codes[:-1]).all():
+            codes = np.sort(codes)
+            twice = np.flatnonzero(codes[1:] == codes[:-1])
+            if twice.size:
+                source, target = divmod(int(codes[twice[0]]), items)
+                raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
+        return cls(items, *(_read_only(part) for part in np.divmod(codes, items)))
+
+    @classmethod
+    def from_networkx(cls, graph: nx.Graph) -> Graph:
+        """A networkx graph whose nodes are 0 … m−1; an undirected edge becomes both directions."""
+        items = graph.number_of_nodes()
+        if set(graph.nodes) != set(range(items)):
+            raise InputError(
+                f"the nodes must be the integers 0…{items - 1}; relabel with networkx.convert_node_labels_to_integers"
+            )
+        return cls.from_edges(items, list(graph.to_directed().edges()))
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The same graph as a `networkx.DiGraph`."""
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(self.items))
+        graph.add_edges_from(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
+        return graph
+
+    @property
+    def edges(self) -> int:
+        """m', the number of edges."""
+        return int(self.sources.size)
+
+    @cached_property
+    def pairs(self) -> Int[np.ndarray, "edges 2"]:
+        """The edge list, sorted."""
+        return _read_only(np.stack([self.sources, self.targets], axis=1))
+
+    @cached_property
+    def starts(self) -> Int[np.ndarray, " {self.items}+1"]:
+        """CSR view: the targets of item i are `targets[starts[i]:starts[i + 1]]`."""
+        return _read_only(np.concatenate([[0], np.cumsum(self.out_degrees)]))
+
+    def neighbors(self, item: int) -> Int[np.ndarray, " degree"]:
+        """N⁺(item), sorted."""
+        return self.targets[self.starts[item] : self.starts[item + 1]]
+
+    @cached_property
+    def out_degrees(self) -> Int[np.ndarray, " items"]:
+        return _read_only(np.bincount(self.sources, minlength=self.items))
+
+    @cached_property
+    def in_degrees(self) -> Int[np.ndarray, " items"]:
+        return _read_only(np.bincount(self.targets, minlength=self.items))
+
+    @property
+    def max_degree(self) -> int:
+        """Δ = max(Δ_out, Δ_in)."""
+        return int(max(self.out_degrees.max(), self.in_degrees.max()))
+
+    @property
+    def average_degree(self) -> float:
+        """d_avg = m'/m."""
+        return self.edges / self.items
+
+    @property
+    def skew(self) -> float:
+        """Δ/d_avg, 1 for regular graphs; NaN without edges."""
+        return self.max_degree / self.average_degree if self.edges else float("nan")
+
+    def has_bounded_skew(self, d_model: int) -> bool:
+        """Condition (33): Δ/d_avg ≤ m/d_model, that is Δ ≤ m'/d_model."""
+        return self.max_degree * d_model <= self.edges
+
+    @property
+    def is_permutation(self) -> bool:
+        """Whether every item has exactly one outgoing and one incoming edge."""
+        return bool((self.out_degrees == 1).all() and (self.in_degrees == 1).all())
+
+    def has_edges(self, sources: Any, targets: Any) -> Bool[np.ndarray, "*n"]:
+        """Elementwise, integer arrays that broadcast: is (sources, targets) an edge? O(log m') a pair."""
+        codes = np.asarray(sources) * self.items + np.asarray(targets)
+        place = np.minimum(np.searchsorted(self._codes, codes), max(self.edges - 1, 0))
+        return self._codes[place] == codes if self.edges else np.zeros(codes.shape, dtype=bool)
+
+    @cached_property
+    def _codes(self) -> Int[np.ndarray, " edges"]:
+        return self.sources * self.items + self.targets
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Graph)
+            and self.items == other.items
+            and np.array_equal(self.sources, other.sources)
+            and np.array_equal(self.targets, other.targets)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.items, self.sources.tobytes(), self.targets.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Graph(items={self.items}, edges={self.edges})"
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,124 @@
+"""Graph families of the paper: permutations (A.1), r-regular graphs (A.3), m'-edge graphs (Section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from headcount.errors import InputError
+from headcount.problem.graph import Graph
+from headcount.shapes import Int
+
+
+def permutation_graph(items: int, seed: int = 0) -> Graph:
+    """A uniformly random permutation π with edges (i, π(i)); fixed points are allowed.
+
+    >>> permutation_graph(4, seed=1).is_permutation
+    True
+    """
+    _require_items(items, at_least=1)
+    return Graph.from_arrays(items, np.arange(items), np.random.default_rng(seed).permutation(items))
+
+
+def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
+    """A directed `degree`-regular graph: a union of random perfect matchings, no self-loops, no duplicates.
+
+    Above half of items − 1 the complement (regular too) is drawn instead: by König's theorem it leaves
+    a union of `degree` perfect matchings, and no draw ever gets stuck.
+
+    >>> graph = regular_graph(10, 9)
+    >>> graph.edges, set(graph.in_degrees.tolist())
+    (90, {9})
+    """
+    _require_items(items, at_least=2)
+    if not 1 <= degree < items:
+        raise InputError(f"degree {degree} does not fit {items} items; choose 1…{items - 1}")
+    rng = np.random.default_rng(seed)
+    thin = min(degree, items - 1 - degree)
+    layers = _disjoint_derangements(items, thin, rng)
+    adjacency_sources = np.tile(np.arange(items), thin)
+    if thin == degree:
+        graph = Graph.from_arrays(items, adjacency_sources, layers.ravel())
+    else:
+        kept = ~np.eye(items, dtype=bool)
+        kept[adjacency_sources, layers.ravel()] = False
+        graph = Graph.from_arrays(items, *np.nonzero(kept))
+    if not ((graph.in_degrees == degree).all() and (graph.out_degrees == degree).all()):
+        raise AssertionError("regular_graph drew an irregular graph")
+    return graph
+
+
+def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
+    """A uniformly random graph among those with exactly `edges` of the m(m − 1) loop-free pairs.
+
+    >>> random_graph(5, 20).edges
+    20
+    """
+    _require_items(items, at_least=1)
+    pairs = items * (items - 1)
+    if not 0 <= edges <= pairs:
+        raise InputError(f"{edges} edges do not fit {items} items; choose 0…{pairs}")
+    rng = np.random.default_rng(seed)
+    few = _distinct_integers(pairs, min(edges, pairs - edges), rng)
+    if few.size != edges:
+        few = np.setdiff1d(np.arange(pairs), few, assume_unique=True)
+    sources, rest = np.divmod(few, max(items - 1, 1))
+    return Graph.from_arrays(items, sources, rest + (rest >= sources))
+
+
+def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = None) -> Graph:
+    """(token, position) pairs as vertices (Section 3): token t at position p is item t·length + p.
+
+    Each edge (t, t') joins t at p to t' at p' for all p, p' < length; with `offsets`, only where
+    p' − p is one of them.
+
+    >>> with_positions(Graph.from_edges(2, [(0, 1)]), length=3, offsets=[-1]).pairs.tolist()
+    [[1, 3], [2, 4]]
+    """
+    if length < 1:
+        raise InputError(f"length {length} leaves no position; choose at least 1")
+    first, second = (grid.ravel() for grid in np.meshgrid(np.arange(length), np.arange(length), indexing="ij"))
+    if offsets is not None:
+        kept = np.isin(second - first, list(offsets))
+        first, second = first[kept], second[kept]
+    return Graph.from_arrays(
+        graph.items * length,
+        (graph.sources[:, None] * length + first).ravel(),
+        (graph.targets[:, None] * length + second).ravel(),
+    )
+
+
+def _require_items(items: int, at_least: int) -> None:
+    if items < at_least:
+        raise InputError(f"{items} items are too few; choose at least {at_least}")
+
+
+def _disjoint_derangements(items: int, count: int, rng: np.random.Generator) -> Int[np.ndarray, "count items"]:
+    """`count` ≤ (items − 1)/2 permutations without fixed points that pairwise never agree.
+
+    Each starts uniform; an item on a forbidden target swaps targets with a random item until both fit.
+    Less than half the targets are ever forbidden to an item, so an item to swap with always exists.
+    """
+    forbidden = np.full((items, count + 1), -1)  # forbidden[i]: i itself and the targets of earlier layers
+    forbidden[:, 0] = np.arange(items)
+    for layer in range(count):
+        taken = forbidden[:, : layer + 1]
+        targets = rng.permutation(items)
+        for i in np.flatnonzero((taken == targets[:, None]).any(axis=1)):
+            while (taken[i] == targets[i]).any():
+                j = rng.integers(items)
+                if not (taken[i] == targets[j]).any() and not (taken[j] == targets[i]).any():
+                    targets[i], targets[j] = targets[j], targets[i]
+        forbidden[:, layer + 1] = targets
+    return forbidden[:, 1:].T
+
+
+def _distinct_integers(bound: int, count: int, rng: np.random.Generator) -> Int[np.ndarray, " count"]:
+    """A uniformly random `count`-subset of 0 … bound−1, count ≤ bound/2, without a table of size bound."""
+    chosen = np.empty(0, dtype=np.int64)
+    while chosen.size < count:
+        missing = count - chosen.size
+        chosen = np.sort(np.concatenate([chosen, rng.integers(bound, size=missing + missing // 8 + 8)]))
+        chosen = chosen[np.diff(chosen, prepend=-1) > 0]
+    return np.delete(chosen, rng.choice(chosen.size, chosen.size - count, replace=False))

@@ -1,0 +1,7 @@
+"""Shapes and types in signatures are checked while the tests run."""
+
+from jaxtyping import install_import_hook
+
+import tests.typechecker  # noqa: F401  (the hook looks it up by name)
+
+install_import_hook("headcount", "tests.typechecker.checked")

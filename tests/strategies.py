@@ -1,0 +1,38 @@
+"""Random problems for property tests."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import strategies as st
+
+from headcount import Graph, KeyQuery
+
+
+@st.composite
+def graphs(draw, max_items=10):
+    items = draw(st.integers(1, max_items))
+    codes = draw(st.sets(st.integers(0, items * items - 1), max_size=items * items))
+    return Graph.from_edges(items, [divmod(code, items) for code in codes])
+
+
+@st.composite
+def problems(draw, aggregations=("max", "sum"), max_items=10):
+    """(weights, graph, table) with uneven heads; coarse entries make ties at the threshold common."""
+    graph = draw(graphs(max_items))
+    d_model = draw(st.integers(1, 4))
+    seed = draw(st.integers(0, 2**32 - 1))
+    coarse = draw(st.booleans())
+    generator = torch.Generator().manual_seed(seed)
+    dtype = draw(st.sampled_from([torch.float32, torch.float64]))
+
+    def entries(*shape):
+        if coarse:
+            return torch.randint(-2, 3, shape, generator=generator).to(dtype)
+        return torch.randn(shape, generator=generator, dtype=dtype)
+
+    table = entries(graph.items, d_model)
+    widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    heads = [(entries(d_model, width), entries(d_model, width)) for width in widths]
+    threshold = float(draw(st.integers(-3, 3))) if coarse else draw(st.floats(-2, 2))
+    weights = KeyQuery.from_heads(heads, threshold, draw(st.sampled_from(aggregations)))
+    return weights, graph, table

@@ -1,0 +1,5 @@
+"""beartype as the signatures mean it: an int may stand where a float is asked for."""
+
+from beartype import BeartypeConf, beartype
+
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
