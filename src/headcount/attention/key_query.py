@@ -1,0 +1,169 @@
+"""KeyQuery: the weights of a key–query channel and what they decide (Sections 3 and 8, Eqs. 5–6)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from headcount.errors import InputError
+from headcount.shapes import Bool, Float
+
+Aggregation = Literal["max", "softmax", "sum"]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyQuery:
+    """h heads of W_Q, W_K [d_model, d_k], a threshold τ, and the way scores are joined across heads.
+
+    Heads may differ in width: `widths[k]` columns of head k are in use, the rest must be zero and
+    count nowhere. `notes` is free text that travels with the weights (method, seed, …).
+
+    >>> heads = [(torch.ones(3, 2), torch.ones(3, 2)), (torch.ones(3, 1), -torch.ones(3, 1))]
+    >>> weights = KeyQuery.from_heads(heads, threshold=0.5)
+    >>> weights.heads, weights.key_dim, weights.budget
+    (2, 2, 3)
+    """
+
+    queries: Float[Tensor, "heads d_model key_dim"]
+    keys: Float[Tensor, "heads d_model key_dim"]
+    threshold: float
+    aggregation: Aggregation = "max"
+    widths: tuple[int, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.queries.ndim != 3 or self.queries.shape != self.keys.shape or 0 in self.queries.shape:
+            raise InputError(
+                f"queries {tuple(self.queries.shape)} and keys {tuple(self.keys.shape)} must have one shape, "
+                "heads × d_model × key_dim, with no zero in it"
+            )
+        if self.aggregation not in get_args(Aggregation):
+            raise InputError(f"aggregation {self.aggregation!r} is unknown; use {', '.join(get_args(Aggregation))}")
+        if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
+            raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
+        object.__setattr__(self, "threshold", float(self.threshold))
+        if self.threshold != self.threshold:
+            raise InputError("the threshold is NaN; give a number")
+        widths = tuple(int(width) for width in self.widths) or (self.queries.shape[2],) * self.heads
+        object.__setattr__(self, "widths", widths)
+        if len(widths) != self.heads or not all(1 <= width <= self.queries.shape[2] for width in widths):
+            raise InputError(f"widths {widths} must be {self.heads} numbers in 1…{self.queries.shape[2]}")
+        for k, width in enumerate(widths):
+            if self.queries[k, :, width:].any() or self.keys[k, :, width:].any():
+                raise InputError(f"head {k} is {width} wide but has non-zero columns beyond; correct its width")
+
+    @classmethod
+    def from_heads(
+        cls,
+        heads: Sequence[tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]]],
+        threshold: float,
+        aggregation: Aggregation = "max",
+        notes: Mapping[str, str] | None = None,
+    ) -> KeyQuery:
+        """Weights from (W_Q, W_K) pairs whose widths may differ."""
+        if not heads:
+            raise InputError("weights need at least one head")
+        for k, (query, key) in enumerate(heads):
+            if query.ndim != 2 or query.shape != key.shape or len(query) != len(heads[0][0]):
+                raise InputError(
+                    f"head {k} has W_Q {tuple(query.shape)} and W_K {tuple(key.shape)}; "
+                    "both must be d_model × d_k, with one d_model for all heads"
+                )
+        widths = tuple(query.shape[1] for query, _ in heads)
+
+        def stack(parts: list[Tensor]) -> Tensor:
+            widest = max(widths)
+            return torch.stack([torch.nn.functional.pad(part, (0, widest - part.shape[1])) for part in parts])
+
+        queries, keys = stack([query for query, _ in heads]), stack([key for _, key in heads])
+        return cls(queries, keys, threshold, aggregation, widths, notes or {})
+
+    @property
+    def heads(self) -> int:
+        """h."""
+        return self.queries.shape[0]
+
+    @property
+    def d_model(self) -> int:
+        return self.queries.shape[1]
+
+    @property
+    def key_dim(self) -> int:
+        """d_k, the width of the widest head."""
+        return max(self.widths)
+
+    @property
+    def budget(self) -> int:
+        """D_K = Σ_k d_k, padding not counted."""
+        return sum(self.widths)
+
+    def scores(
+        self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]
+    ) -> Float[Tensor, "*batch heads a b"]:
+        """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for embedding rows x (sources) and y (targets)."""
+        self.require_width(sources.shape[-1])
+        queries = sources.unsqueeze(-3) @ self.queries.to(sources.dtype)
+        keys = targets.unsqueeze(-3) @ self.keys.to(targets.dtype)
+        return queries @ keys.mT
+
+    def aggregate(self, scores: Float[Tensor, "*batch heads a b"]) -> Float[Tensor, "*batch a b"]:
+        """Join per-head scores: max over heads, sum over heads, or Σ_k softmax_b(S⁽ᵏ⁾/√d_k) (Eqs. 5–6).
+
+        For softmax the last dimension must be the whole context.
+        """
+        match self.aggregation:
+            case "max":
+                return scores.amax(-3)
+            case "sum":
+                return scores.sum(-3)
+            case "softmax":
+                scale = torch.tensor(self.widths, dtype=scores.dtype, device=scores.device).rsqrt()
+                return (scores * scale[:, None, None]).softmax(-1).sum(-3)
+
+    def decide(self, context: Float[Tensor, "*batch length d_model"]) -> Bool[Tensor, "*batch length length"]:
+        """Which ordered pairs of the context's embedding rows are declared edges: aggregated score > τ."""
+        return self.aggregate(self.scores(context, context)) > self.threshold
+
+    def all_pairs(
+        self, table: Float[Tensor, "items d_model"], tile: int = 1024
+    ) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
+        """Aggregated scores of all m² ordered pairs, as (source rows, target rows, scores) tiles.
+
+        Under softmax a score depends on the context, so only max and sum have such a table.
+        """
+        from headcount.attention.tiles import Projections
+
+        yield from Projections.of(self, table).tiles(table.dtype, tile)
+
+    def require_width(self, d_model: int) -> None:
+        """Refuse embeddings of another width."""
+        if d_model != self.d_model:
+            raise InputError(
+                f"the weights take d_model {self.d_model}, the embeddings have {d_model}; use a pair that fits"
+            )
+
+    def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> KeyQuery:
+        """The same weights on another device or in another dtype."""
+        return replace(
+            self,
+            queries=self.queries.to(device=device, dtype=dtype),
+            keys=self.keys.to(device=device, dtype=dtype),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a `.safetensors` file that `headcount.load` reads."""
+        from headcount.attention.storage import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        width = f"key_dim={self.key_dim}" if len(set(self.widths)) == 1 else f"widths={self.widths}"
+        return (
+            f"KeyQuery(d_model={self.d_model}, heads={self.heads}, {width}, budget={self.budget}, "
+            f"threshold={self.threshold:.6g}, aggregation={self.aggregation!r})"
+        )

@@ -1,0 +1,109 @@
+"""Verification on contexts: what softmax needs, since its scores depend on the context (Eqs. 5–6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.recovery import Extreme, Recovery, summarise
+from headcount.attention.rounding import ErrorBound, Judge
+from headcount.attention.tiles import Projections
+from headcount.errors import InputError
+from headcount.problem.contexts import labels
+from headcount.problem.graph import Graph
+from headcount.shapes import Float, Int
+
+
+def checked_contexts(contexts: Int[Tensor, "count length"], graph: Graph) -> Int[Tensor, "count length"]:
+    if contexts.ndim != 2 or contexts.is_floating_point() or 0 in contexts.shape:
+        raise InputError(f"contexts of shape {tuple(contexts.shape)} must be rows of item ids, at least one")
+    ordered = contexts.sort(dim=1).values.long()
+    outside = (ordered[:, 0] < 0) | (ordered[:, -1] >= graph.items)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+    for bad, what in ((outside, f"an id outside 0…{graph.items - 1}"), (repeated, "the same item twice")):
+        if bad.any():
+            raise InputError(f"context {int(bad.nonzero()[0])} holds {what}; correct it")
+    return contexts.long()
+
+
+def verify_contexts(
+    weights: KeyQuery, graph: Graph, table: Tensor, contexts: Int[Tensor, "count length"], sampled: bool
+) -> Recovery:
+    """Check every ordered pair of every given context."""
+    truth = labels(graph, contexts)
+    scores, error = _context_scores(weights, table, contexts)
+    if weights.aggregation == "softmax":
+        # Exponentials cannot be decided exactly: a score within its error bound of τ counts as wrong.
+        wrong = torch.where(truth, scores <= weights.threshold + error, scores > weights.threshold - error)
+    else:
+        judge = Judge.of(weights, table)
+        pairs = (
+            contexts[:, :, None].expand_as(truth).flatten(),
+            contexts[:, None, :].expand_as(truth).flatten(),
+        )
+        wrong = judge.predicted(scores.flatten(), *pairs).view_as(truth) ^ truth
+    failed = int(wrong.flatten(1).any(1).sum())
+    return summarise(
+        weights,
+        scope="sampled contexts" if sampled else "given contexts",
+        pairs=truth.numel(),
+        hits=int((truth & ~wrong).sum()),
+        false_positives=int((wrong & ~truth).sum()),
+        false_negatives=int((wrong & truth).sum()),
+        lowest_edge=_extreme(scores, truth, contexts, lowest=True),
+        highest_non_edge=_extreme(scores, ~truth, contexts, lowest=False),
+        score_error=error,
+        checked_in="float64",
+        contexts=len(contexts),
+        failed_contexts=failed,
+        failure_rate_below=_clopper_pearson_upper(failed, len(contexts)) if sampled else None,
+    )
+
+
+def _context_scores(
+    weights: KeyQuery, table: Tensor, contexts: Int[Tensor, "count length"]
+) -> tuple[Float[Tensor, "count length length"], float]:
+    """Aggregated scores of every pair in every context in float64, and a bound on their error."""
+    length = contexts.shape[1]
+    chunk = max(1, 2**22 // (weights.heads * length * max(length, weights.key_dim)))
+    rows, double = table.double(), weights.to(dtype=torch.float64)
+    parts = []
+    for some in contexts.split(chunk):
+        parts.append(double.aggregate(double.scores(rows[some], rows[some])))
+    return torch.cat(parts), _softmax_error(weights, rows, length)
+
+
+def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], length: int) -> float:
+    """A bound on the float64 error of Σ_k softmax(S⁽ᵏ⁾/√d_k).
+
+    Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the sum of ℓ terms
+    and the sum over h heads add a few units in the last place each. Probabilities sum to at most h.
+    """
+    if weights.aggregation != "softmax":
+        return 0.0
+    plain = replace(weights, aggregation="max")
+    parts = Projections.of(plain, rows)
+    logit_error = ErrorBound.of_scores(plain, rows, parts).float64 + 2.0**-51 * max(
+        float(q.norm(dim=1).max() * k.norm(dim=1).max()) for q, k in zip(parts.queries, parts.keys, strict=True)
+    )
+    return weights.heads * (float(np.expm1(2 * logit_error)) + (length + weights.heads + 16) * 2.0**-52)
+
+
+def _extreme(scores: Tensor, among: Tensor, contexts: Tensor, lowest: bool) -> Extreme | None:
+    if not among.any():
+        return None
+    masked = scores.masked_fill(~among, torch.inf if lowest else -torch.inf)
+    flat = int(masked.argmin() if lowest else masked.argmax())
+    context, p, q = (int(part) for part in np.unravel_index(flat, scores.shape))
+    return Extreme(float(scores[context, p, q]), int(contexts[context, p]), int(contexts[context, q]))
+
+
+def _clopper_pearson_upper(failures: int, trials: int, confidence: float = 0.95) -> float:
+    """The one-sided upper bound on a failure probability (exact binomial)."""
+    from scipy.stats import beta
+
+    return 1.0 if failures == trials else float(beta.ppf(confidence, failures + 1, trials - failures))

@@ -1,0 +1,65 @@
+"""Weights as `.safetensors`: tensors `queries` and `keys`, the rest as metadata. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from headcount.attention.key_query import KeyQuery
+from headcount.errors import InputError
+from headcount.files import existing_file, replacing
+
+_FORMAT = "headcount-key-query"
+_VERSION = 1
+
+
+def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
+    """Write the weights; the threshold keeps its 64 bits."""
+    if Path(path).suffix.lower() != ".safetensors":
+        raise InputError(f"{path}: weights are written as .safetensors; give the file that suffix")
+    metadata = {
+        "format": _FORMAT,
+        "version": str(_VERSION),
+        "aggregation": weights.aggregation,
+        "threshold": repr(weights.threshold),
+        "widths": json.dumps(weights.widths),
+        "notes": json.dumps(dict(weights.notes)),
+    }
+    tensors = {"queries": weights.queries.cpu().contiguous(), "keys": weights.keys.cpu().contiguous()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def load(path: str | os.PathLike[str]) -> KeyQuery:
+    """Read weights that `KeyQuery.save` wrote."""
+    path = existing_file(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != _FORMAT:
+                raise InputError(f"{path}: holds no key-query weights; give a file that headcount wrote")
+            if int(metadata["version"]) > _VERSION:
+                raise InputError(f"{path}: written by a newer headcount; upgrade this one")
+            return KeyQuery(
+                queries=_floating(file.get_tensor("queries")),
+                keys=_floating(file.get_tensor("keys")),
+                threshold=float(metadata["threshold"]),
+                aggregation=metadata["aggregation"],
+                widths=tuple(json.loads(metadata["widths"])),
+                notes=json.loads(metadata["notes"]),
+            )
+    except (SafetensorError, KeyError, json.JSONDecodeError, TypeError) as error:
+        raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
+
+
+def _floating(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()

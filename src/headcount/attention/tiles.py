@@ -1,0 +1,79 @@
+"""Scores of all m² pairs in tiles: the one pass that verification, charts and `all_pairs` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.errors import InputError
+from headcount.shapes import Float, Int
+
+
+@dataclass(frozen=True)
+class Projections:
+    """x_i W_Q⁽ᵏ⁾ and x_j W_K⁽ᵏ⁾ of every item in float64, one pair of [items, d_k] matrices a head.
+
+    Sum aggregation is one head of width D_K (Section 3's remark), and is treated as such.
+    """
+
+    queries: list[Float[Tensor, "items _"]]
+    keys: list[Float[Tensor, "items _"]]
+
+    @classmethod
+    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Projections:
+        weights.require_width(table.shape[1])
+        if weights.aggregation == "softmax":
+            raise InputError("under softmax a score depends on the context; give contexts, or weights with max or sum")
+        rows = table.double()
+        queries, keys = (
+            [rows @ part[k, :, :width].double() for k, width in enumerate(weights.widths)]
+            for part in (weights.queries, weights.keys)
+        )
+        if weights.aggregation == "sum":
+            queries, keys = [torch.cat(queries, 1)], [torch.cat(keys, 1)]
+        return cls(queries, keys)
+
+    def tiles(self, dtype: torch.dtype, size: int) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
+        """(source rows, target rows, max over heads) for each tile; the buffer is reused by the next one."""
+        queries = [part.to(dtype) for part in self.queries]
+        keys = [part.to(dtype).T.contiguous() for part in self.keys]
+        items, device = len(queries[0]), queries[0].device
+        best, part = (torch.empty(min(size, items) ** 2, dtype=dtype, device=device) for _ in range(2))
+        with full_precision():
+            for top in range(0, items, size):
+                rows = slice(top, min(top + size, items))
+                for left in range(0, items, size):
+                    columns = slice(left, min(left + size, items))
+                    shape = (rows.stop - rows.start, columns.stop - columns.start)
+                    tile = best[: shape[0] * shape[1]].view(shape)
+                    head = part[: shape[0] * shape[1]].view(shape)
+                    torch.mm(queries[0][rows], keys[0][:, columns], out=tile)
+                    for query, key in zip(queries[1:], keys[1:], strict=True):
+                        torch.mm(query[rows], key[:, columns], out=head)
+                        torch.maximum(tile, head, out=tile)
+                    yield rows, columns, tile
+
+    def at(self, sources: Int[Tensor, " pairs"], targets: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+        """Scores of chosen pairs in float64."""
+        chunk = max(1, 2**22 // sum(part.shape[1] for part in self.queries))
+        parts = [
+            torch.stack([(q[i] * k[j]).sum(1) for q, k in zip(self.queries, self.keys, strict=True)]).amax(0)
+            for i, j in zip(sources.split(chunk), targets.split(chunk), strict=True)
+        ]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=sources.device)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Keep float32 products in float32 (no TF32, no bfloat16), whatever the caller has set."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

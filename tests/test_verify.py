@@ -1,0 +1,219 @@
+"""`verify` against brute force, and its certificate against rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import headcount.attention.verification as verification
+from headcount import (
+    ContextSampler,
+    Graph,
+    InputError,
+    KeyQuery,
+    gaussian_embeddings,
+    permutation_graph,
+    verify,
+)
+from headcount.attention.rounding import ErrorBound, cuts, predicted_exactly
+from headcount.attention.tiles import Projections
+from tests.strategies import problems
+
+
+def exact_scores(weights: KeyQuery, table: torch.Tensor) -> list[list[Fraction]]:
+    """Every score in rational arithmetic, written as the definitions read."""
+    rows = [[Fraction(float(x)) for x in row] for row in table]
+
+    def project(part, row, k, a):
+        return sum((x * Fraction(float(part[k, i, a])) for i, x in enumerate(row)), Fraction(0))
+
+    def score(i, j):
+        per_head = [
+            sum(
+                (project(weights.queries, rows[i], k, a) * project(weights.keys, rows[j], k, a) for a in range(width)),
+                Fraction(0),
+            )
+            for k, width in enumerate(weights.widths)
+        ]
+        return max(per_head) if weights.aggregation == "max" else sum(per_head, Fraction(0))
+
+    return [[score(i, j) for j in range(len(rows))] for i in range(len(rows))]
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems(max_items=7), st.sampled_from(["float32", "float64"]), st.sampled_from([1, 3, 1024]))
+def test_verify_agrees_with_rational_brute_force(problem, precision, tile):
+    weights, graph, table = problem
+    scores = exact_scores(weights, table)
+    truth = {(int(s), int(t)) for s, t in graph.pairs}
+    wrong_above, wrong_below, edge, other = 0, 0, [], []
+    for i in range(graph.items):
+        for j in range(graph.items):
+            above = scores[i][j] > Fraction(weights.threshold)
+            wrong_above += above and (i, j) not in truth
+            wrong_below += (not above) and (i, j) in truth
+            (edge if (i, j) in truth else other).append(scores[i][j])
+    verification._TILE, before = tile, verification._TILE
+    try:
+        found = verify(weights, graph, table, precision=precision)
+    finally:
+        verification._TILE = before
+    assert (found.false_positives, found.false_negatives) == (wrong_above, wrong_below)
+    assert found.exact == (wrong_above + wrong_below == 0)
+    hits = graph.edges - wrong_below
+    errors = wrong_above + wrong_below
+    assert found.f1 == pytest.approx(2 * hits / (2 * hits + errors) if hits or errors else 1.0)
+    tau = Fraction(weights.threshold)
+    margins = ([min(edge) - tau] if edge else []) + ([tau - max(other)] if other else [])
+    assert found.margin == pytest.approx(float(min(margins)), abs=found.score_error + 1e-12)
+    assert (found.lowest_edge is None) == (not edge)
+    assert (found.highest_non_edge is None) == (not other)
+    if found.lowest_edge:
+        assert (found.lowest_edge.source, found.lowest_edge.target) in truth
+    if found.highest_non_edge:
+        assert (found.highest_non_edge.source, found.highest_non_edge.target) not in truth
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(max_items=6))
+def test_error_bounds_hold(problem):
+    weights, _, table = problem
+    parts = Projections.of(weights, table)
+    bound = ErrorBound.of_scores(weights, table, parts)
+    exact = exact_scores(weights, table)
+    for dtype in (torch.float32, torch.float64):
+        for rows, columns, tile in parts.tiles(dtype, 2):
+            for i in range(tile.shape[0]):
+                for j in range(tile.shape[1]):
+                    off = abs(Fraction(float(tile[i, j])) - exact[rows.start + i][columns.start + j])
+                    assert off <= Fraction(bound.of(dtype))
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(max_items=6))
+def test_exact_tier_alone_agrees_with_fractions(problem):
+    weights, graph, table = problem
+    every = torch.arange(graph.items)
+    sources, targets = every.repeat_interleave(graph.items), every.repeat(graph.items)
+    above = predicted_exactly(weights, table, sources, targets).view(graph.items, graph.items)
+    exact = exact_scores(weights, table)
+    assert above.tolist() == [[score > Fraction(weights.threshold) for score in row] for row in exact]
+
+
+def test_a_verdict_never_hangs_on_the_last_bit():
+    # The true score is 1 + 2⁻⁶⁰ > τ = 1, which neither float32 nor float64 can tell from 1.
+    table = torch.tensor([[1.0, 2.0**-30]], dtype=torch.float64)
+    weights = KeyQuery(torch.eye(2)[None].double(), torch.eye(2)[None].double(), threshold=1.0)
+    looped, empty = Graph.from_edges(1, [(0, 0)]), Graph.from_edges(1, [])
+    for precision in ("float32", "float64"):
+        assert verify(weights, looped, table, precision=precision).exact
+        assert not verify(weights, empty, table, precision=precision).exact
+
+
+@given(st.floats(-1e30, 1e30), st.floats(0, 1e10), st.floats(width=32, allow_nan=False))
+def test_cuts_in_float32_mean_what_they_say(threshold, error, score):
+    low, high = cuts(threshold, error, torch.float32)
+    value = Fraction(score) if np.isfinite(score) else score
+    if torch.tensor(score) <= low:
+        assert value + (Fraction(error) if np.isfinite(score) else 0) <= threshold
+    if torch.tensor(score) > high:
+        assert value - (Fraction(error) if np.isfinite(score) else 0) > threshold
+
+
+def test_ties_at_the_threshold_are_not_edges():
+    table = torch.eye(2)
+    weights = KeyQuery(torch.eye(2)[None], torch.ones(1, 2, 2), threshold=1.0)  # every score is exactly τ
+    found = verify(weights, Graph.from_edges(2, []), table)
+    assert found.exact
+    assert found.margin == 0
+
+
+def test_huge_scores_leave_float32():
+    table = torch.eye(2) * 1e30
+    weights = KeyQuery(torch.eye(2)[None], torch.eye(2)[None], threshold=1e59)
+    found = verify(weights, Graph.from_edges(2, [(0, 0), (1, 1)]), table, precision="float32")
+    assert found.exact
+    assert found.checked_in == "float64"
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(aggregations=("max", "sum", "softmax")), st.integers(0, 1000))
+def test_contexts_agree_with_brute_force(problem, seed):
+    weights, graph, table = problem
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(1, graph.items + 1))
+    contexts = np.stack([rng.permutation(graph.items)[:length] for _ in range(5)])
+    found = verify(weights, graph, table, contexts=torch.from_numpy(contexts))
+    wrong, failed, close = 0, 0, False
+    for context in contexts:
+        rows = table.double().numpy()[context]
+        queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
+        per_head = np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys)
+        if weights.aggregation == "softmax":
+            logits = per_head / np.sqrt(weights.widths)[:, None, None]
+            powers = np.exp(logits - logits.max(axis=2, keepdims=True))
+            joined = (powers / powers.sum(axis=2, keepdims=True)).sum(axis=0)
+        else:
+            joined = per_head.max(axis=0) if weights.aggregation == "max" else per_head.sum(axis=0)
+        truth = graph.has_edges(np.repeat(context, length), np.tile(context, length)).reshape(length, length)
+        close |= bool((abs(joined - weights.threshold) < 1e-9).any())
+        mistakes = ((joined > weights.threshold) != truth).sum()
+        wrong += mistakes
+        failed += mistakes > 0
+    if not close:
+        assert found.false_positives + found.false_negatives == wrong
+        assert found.failed_contexts == failed
+    assert found.contexts == 5
+    assert found.exact == (found.failed_contexts == 0)
+
+
+def test_softmax_counts_what_it_cannot_decide_as_wrong():
+    # One item alone: its probability is exactly 1 in each head, so the sum is h = τ; no float can prove that.
+    weights = KeyQuery(torch.ones(2, 1, 1), torch.ones(2, 1, 1), threshold=2.0, aggregation="softmax")
+    contexts = torch.tensor([[0]])
+    for graph in (Graph.from_edges(1, []), Graph.from_edges(1, [(0, 0)])):
+        assert not verify(weights, graph, torch.ones(1, 1), contexts=contexts).exact
+
+
+def test_sampled_contexts_give_a_clopper_pearson_bound():
+    graph, table = permutation_graph(20, seed=3), gaussian_embeddings(20, 8)
+    generator = torch.Generator().manual_seed(0)
+    weights = KeyQuery(
+        torch.randn(2, 8, 4, generator=generator), torch.randn(2, 8, 4, generator=generator), 1.9, "softmax"
+    )
+    found = verify(weights, graph, table, contexts=ContextSampler(graph, length=2), samples=300, seed=1)
+    assert 0 < found.failed_contexts < 300
+    assert found.scope == "sampled contexts"
+    # By definition: at the bound, so few failures have probability 5 %.
+    assert binom.cdf(found.failed_contexts, 300, found.failure_rate_below) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "sentence"),
+    [
+        (torch.tensor([[0, 9]]), "outside"),
+        (torch.tensor([[0, 1], [1, 1]]), "context 1 holds the same item twice"),
+    ],
+)
+def test_bad_contexts_are_refused(contexts, sentence):
+    graph = permutation_graph(4)
+    weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.0)
+    with pytest.raises(InputError, match=sentence):
+        verify(weights, graph, torch.ones(4, 2), contexts=contexts)
+
+
+def test_the_callers_matmul_precision_is_kept():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        graph, table = permutation_graph(8), torch.eye(8)
+        verify(KeyQuery(torch.eye(8)[None], torch.eye(8)[None], 0.5), graph, table, precision="float32")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
