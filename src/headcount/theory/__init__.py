@@ -1,0 +1,1 @@
+"""What the paper proves: bounds, noise and incoherence, laws, and the planner built on them."""

@@ -1,0 +1,86 @@
+"""Laws fitted to trained channels (Section 6.1, Appendix A.3).
+
+A law is a line in one feature of the sizes. The paper's laws come without prediction intervals; a law of our
+own is the same record with `interval` filled in. Logarithms are natural, but Eqs. (31)–(32) say log₂.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, log2
+from typing import Literal
+
+from headcount.theory.bounds import check_sizes
+
+Form = Literal["edges·ln(items)/d_model", "edges·log2(items)/d_model", "edges/d_model"]
+
+_FEATURES: dict[Form, Callable[[int, int, int], float]] = {
+    "edges·ln(items)/d_model": lambda items, edges, d_model: edges * log(items) / d_model,
+    "edges·log2(items)/d_model": lambda items, edges, d_model: edges * log2(items) / d_model,
+    "edges/d_model": lambda items, edges, d_model: edges / d_model,
+}
+
+
+@dataclass(frozen=True)
+class TrainedLaw:
+    """A quantity at the trained threshold: slope · form + intercept, at least 1.
+
+    `interval` is a 95 % prediction interval as two factors of the value, None where none is known.
+
+    >>> round(BUDGET(256, 256, 32), 1)  # 1.19·256·5.545/32
+    52.8
+    """
+
+    name: str
+    quantity: Literal["budget", "heads"]
+    form: Form
+    slope: float
+    source: str
+    intercept: float = 0.0
+    r_squared: float | None = None
+    interval: tuple[float, float] | None = None
+
+    def __call__(self, items: int, edges: int, d_model: int) -> float:
+        check_sizes(items, edges, d_model)
+        return max(1.0, self.slope * _FEATURES[self.form](items, edges, d_model) + self.intercept)
+
+    def interval_at(self, items: int, edges: int, d_model: int) -> tuple[float, float] | None:
+        """Give the ends of the prediction interval at these sizes, or None where none is known."""
+        value = self(items, edges, d_model)
+        return self.interval and (self.interval[0] * value, self.interval[1] * value)
+
+
+BUDGET = TrainedLaw(
+    name="permutations",
+    quantity="budget",
+    form="edges·ln(items)/d_model",
+    slope=1.19,
+    r_squared=0.944,
+    source="Section 6.1, Fig. 3: 1.19 m ln m/d_model",
+)
+BUDGET_WIDE = TrainedLaw(
+    name="permutations-wide",
+    quantity="budget",
+    form="edges·ln(items)/d_model",
+    slope=0.966,
+    r_squared=0.992,
+    source="Section 6.1: 0.966 m ln m/d_model without the points d_model = 16, m > 64",
+)
+BUDGET_REGULAR = TrainedLaw(
+    name="regular-graphs",
+    quantity="budget",
+    form="edges·log2(items)/d_model",
+    slope=0.46,
+    source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, fitted at (m, d_model) = (128, 32)",
+)
+HEADS = TrainedLaw(
+    name="heads",
+    quantity="heads",
+    form="edges/d_model",
+    slope=1.65,
+    intercept=-6.64,
+    r_squared=0.824,
+    source="Section 6.1, Fig. 10: h = 1.65 m/d_model − 6.64",
+)
+LAWS = {law.name: law for law in (BUDGET, BUDGET_WIDE, BUDGET_REGULAR, HEADS)}

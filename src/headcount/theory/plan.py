@@ -1,0 +1,260 @@
+"""The planner: what budget a graph needs, and what graph a budget holds, by every law at once.
+
+Lower bounds: Section 9. Trained laws: Section 6.1, Appendix A.3. Constructions: Sections 4, 8, Appendix B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from headcount.errors import InputError
+from headcount.theory.bounds import Family, check_bits, check_sizes, log2_graphs, lower_bounds, warren_bits
+from headcount.theory.footprint import footprint, parameters
+from headcount.theory.laws import BUDGET, HEADS, TrainedLaw
+from headcount.theory.upper import UpperBound, best_upper_bound
+
+Variant = Literal["max", "softmax"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer: the split, what it costs, and why. A lower bound leaves the split open (None)."""
+
+    kind: Literal["lower bound", "trained law", "construction"]
+    name: str
+    heads: int | None
+    key_dim: int | None
+    budget: int
+    parameters: int
+    flops_per_token: int  # to form the query and the key
+    bytes: int
+    bits_per_parameter: float  # log2(number of graphs)/(2·d_model·D_K)
+    interval: tuple[float, float] | None
+    proved: bool  # by a theorem whose condition holds at these sizes, with a constant that is known
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan for one family of graphs: rows from lower bound to construction, and one sentence of advice."""
+
+    items: int
+    edges: int
+    d_model: int
+    variant: Variant
+    family: Family
+    bits: float
+    rows: tuple[Row, ...]
+    advice: str
+
+    def row(self, kind: str) -> Row | None:
+        """Give the row of a kind; of the lower bounds the highest."""
+        return max((row for row in self.rows if row.kind == kind), key=lambda row: row.budget, default=None)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How many relations a channel holds by one law; `sense` says which way the law binds."""
+
+    law: str
+    sense: Literal["at most", "about", "at least"]
+    items: int
+    edges: int
+    reason: str
+
+
+def plan(
+    items: int,
+    edges: int | None = None,
+    *,
+    d_model: int,
+    variant: Variant = "max",
+    max_degree: int | None = None,
+    bits_per_parameter: float = 8,
+    margin: float | None = None,
+    law: TrainedLaw = BUDGET,
+    dtype: str = "float32",
+) -> Plan:
+    """Plan a key–query budget; without `edges` the graph is a permutation of the items.
+
+    >>> answer = plan(items=256, d_model=32)
+    >>> trained = answer.row("trained law")
+    >>> trained.heads, trained.key_dim, trained.budget
+    (8, 7, 56)
+    """
+    if variant not in ("max", "softmax"):
+        raise InputError(f"variant = {variant!r}: not known; choose max or softmax")
+    edges = check_sizes(items, edges, d_model)
+    upper = best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
+    family = family_of(items, edges, max_degree)
+    bits = log2_graphs(items, edges, family)
+
+    def row(kind, name, budget, proved, reason, heads=None, key_dim=None, interval=None) -> Row:
+        cost = footprint(d_model, budget, dtype=dtype)
+        costs = (cost.parameters, cost.projection_flops, cost.bytes, bits / (2 * d_model * budget))
+        return Row(kind, name, heads, key_dim, budget, *costs, interval, proved, reason)
+
+    options = {"bits_per_parameter": bits_per_parameter, "margin": margin, "aggregation": variant}
+    rows = [
+        row("lower bound", bound.name, int(bound.budget), True, f"{bound.assumptions} ({bound.reference})")
+        for bound in lower_bounds(items, edges, d_model, family=family, **options)
+    ]
+    heads, key_dim = trained_split(items, edges, d_model, law)
+    interval = law.interval_at(items, edges, d_model)
+    reason = _law_reason(law, variant)
+    rows.append(row("trained law", law.name, heads * key_dim, False, reason, heads, key_dim, interval))
+    if upper is not None:
+        reason = _construction_reason(upper, edges, d_model, max_degree)
+        split = upper.heads, upper.key_dim
+        rows.append(row("construction", upper.name, upper.budget, upper.sure, reason, *split))
+    return Plan(items, edges, d_model, variant, family, bits, tuple(rows), _advice(rows, variant, upper))
+
+
+def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
+    """Name the family whose graphs are counted: permutations, regular graphs, or all graphs with m' edges.
+
+    >>> family_of(64, 64), family_of(64, 128, max_degree=2), family_of(64, 128)
+    ('permutation', 'regular', 'graph')
+    """
+    if edges == items and max_degree in (None, 1):
+        return "permutation"
+    return "regular" if max_degree is not None and max_degree * items == edges else "graph"
+
+
+def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw = BUDGET) -> tuple[int, int]:
+    """Split a trained law's budget into heads and width.
+
+    The heads follow the paper's line 1.65·m'/d_model − 6.64, but are never fewer than m'/d_model: below
+    m'/d_model = 10 the line falls under that, and it reaches 1 at 4.6, where one head fails to train.
+
+    >>> trained_split(64, 64, 16), trained_split(512, 512, 16)
+    ((4, 5), (40, 6))
+    """
+    budget = law(items, edges, d_model)
+    least = ceil(edges / d_model)
+    key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
+    return max(least, ceil(budget / key_dim)), key_dim
+
+
+def _law_reason(law: TrainedLaw, variant: Variant) -> str:
+    caveat = "; fitted for max, and softmax needs more (Fig. 5)" if variant == "softmax" else ""
+    return f"{law.source}{caveat}."
+
+
+def _construction_reason(upper: UpperBound, edges: int, d_model: int, max_degree: int | None) -> str:
+    if max_degree is None or upper.name != "general-graph":
+        return upper.basis
+    skew = "holds" if max_degree * d_model <= edges else "fails: the largest degree drives the heads"
+    return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
+
+
+def _advice(rows: list[Row], variant: Variant, upper: UpperBound | None) -> str:
+    floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
+    trained = next(row for row in rows if row.kind == "trained law")
+    heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"
+    start = "Train" if variant == "max" else "Start above"
+    text = f"{start} {heads} of width {trained.key_dim} (D_K = {trained.budget:,})"
+    if floor.budget > 1:
+        text += f"; the {floor.name} rules out D_K < {floor.budget:,}"
+    if upper is None:
+        return f"{text}; the paper has no softmax construction beyond permutations."
+    doubt = "" if upper.sure else ", which is not certain"
+    return f"{text}; the {upper.name} construction takes {upper.budget:,}{doubt}."
+
+
+def capacity(
+    d_model: int,
+    heads: int,
+    key_dim: int,
+    kv_heads: int | None = None,
+    *,
+    items: int | None = None,
+    variant: Variant = "max",
+    bits_per_parameter: float = 8,
+    law: TrainedLaw = BUDGET,
+) -> list[Holding]:
+    """Invert every law: how many relations m' a channel of this size holds.
+
+    With `items` the relations are edges among that many items; without, they are those of a permutation,
+    and the number of items is found too. Heads that share keys (`kv_heads` < `heads`) count in two ways. The
+    bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K = h_kv·d_k: one query head of each
+    group makes a channel whose heads have keys of their own, and the other queries are left out.
+
+    >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(768, 12, 64)][:3]
+    [('bit budget', 'at most', 536492), ('sign patterns', 'at most', 1794449),
+     ('permutations', 'about', 46151)]
+    """
+    groups = heads if kv_heads is None else kv_heads
+    _check_channel(d_model, heads, key_dim, groups)
+    check_bits(bits_per_parameter)
+    reals = parameters(d_model, heads * key_dim, groups * key_dim)
+    budget = groups * key_dim
+
+    def counts(held: Callable[[int], float]) -> Callable[[int, int], bool]:
+        return lambda m, edges: _log2_family(m, edges, items is None) <= held(m)
+
+    found = [
+        Holding("bit budget", "at most", *_largest(counts(lambda m: bits_per_parameter * reals), items),
+                f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."),
+    ]  # fmt: skip
+    if variant == "max":
+        most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
+        found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
+    most = _largest(lambda m, edges: law(m, edges, d_model) <= budget, items)
+    found.append(Holding(law.name, "about", *most, f"D_K = {budget:,}; {_law_reason(law, variant)}"))
+    return [*found, _constructed(d_model, budget, items, variant)]
+
+
+def _check_channel(d_model: int, heads: int, key_dim: int, groups: int) -> None:
+    sizes = {"d_model": d_model, "heads": heads, "key_dim": key_dim, "kv_heads": groups}
+    for name, value in sizes.items():
+        if value < 1:
+            raise InputError(f"{name} = {value}: it must be at least 1; pass a larger number")
+    if heads % groups:
+        raise InputError(f"kv_heads = {groups}: does not divide {heads} heads; pass a divisor")
+
+
+def _log2_family(items: int, edges: int, permutations: bool) -> float:
+    """The bits of permutations, or of the graphs with up to `edges` edges, as if constant past the middle."""
+    if permutations:
+        return log2_graphs(items)
+    return log2_graphs(items, min(edges, items * (items - 1) // 2), "graph")
+
+
+def _constructed(d_model: int, budget: int, items: int | None, variant: Variant) -> Holding:
+    def fits(m: int, edges: int) -> bool:
+        upper = best_upper_bound(m, edges, d_model, aggregation=variant)
+        return upper is not None and upper.budget <= budget
+
+    m, edges = _largest(fits, items)
+    upper = best_upper_bound(m, max(edges, 1), d_model, aggregation=variant)
+    assert upper is not None  # a single edge is a partial permutation, which every variant covers
+    split = f"{upper.heads:,} × {upper.key_dim:,}"
+    reason = f"Split as {split}" if edges else f"One block takes {split}, more than D_K = {budget:,}"
+    return Holding(upper.name, "at least", m, edges, f"{reason}; {upper.basis}")
+
+
+def _largest(fits: Callable[[int, int], bool], items: int | None) -> tuple[int, int]:
+    """Find the largest (m, m') that fits: m' = m for permutations, or m' on given items; m' = 0 if none.
+
+    What fits does so up to a point: laws grow with m', and counts cross a channel's bits once.
+    """
+    limit = None if items is None else items * (items - 1)
+    start = 2 if items is None else 1
+
+    def fit(n: int) -> bool:
+        return (limit is None or n <= limit) and fits(n if items is None else items, n)
+
+    if not fit(start):
+        return items or start, 0
+    high = 2 * start
+    while fit(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return items or low, low

@@ -1,0 +1,427 @@
+"""The planner: budgets of the constructions, trained laws, plans, capacities, models and the two commands."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from headcount.cli.bounds import bounds as bounds_command
+from headcount.cli.plan import plan as plan_command
+from headcount.errors import InputError
+from headcount.theory import upper
+from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
+from headcount.theory.footprint import footprint
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw
+from headcount.theory.plan import capacity, family_of, plan, trained_split
+
+GRID = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
+GRID += [(128, 16), (1024, 128), (2048, 256), (4096, 512), (1024, 32)]
+quick = settings(deadline=None, max_examples=50)
+
+
+# Constructions
+
+
+def test_constructions_by_hand():
+    assert upper.compressive(100, 30, constant=2).heads == 4  # ⌈100/30⌉
+    assert upper.compressive(100, 30, constant=2).key_dim == 10  # ⌈2·4.605⌉
+    assert upper.general_graph(100, 500, 30, max_degree=9, constant=2).heads == 26  # ⌈500/30⌉ + 9
+    assert upper.bounded_skew(100, 500, 30, constant=2).heads == 17
+    assert upper.bounded_skew(100, 500, 30, max_degree=40).heads == 40  # Eq. (33) fails: one colour a degree
+    assert upper.softmax(100, 30, constant=1).key_dim == 22  # ⌈4.605²⌉
+    assert upper.gaussian_embedding(100, 30, constant=2).heads == upper.compressive(100, 30).heads
+    assert upper.single_head(100, 30, constant=1).key_dim == 52  # ⌈(100/30)²·4.605⌉
+    assert upper.softmax_advantage(100, 10) == pytest.approx(10 / math.log(100))
+
+
+def test_softmax_width_is_the_larger_of_floor_and_leakage():
+    floor = upper.softmax_width(1000, 64, block=64, context_length=1000, floor=1, leakage=1)
+    assert floor == math.ceil(math.log(1000) ** 2)
+    leaky = upper.softmax_width(1000, 64, block=1000, context_length=16, floor=1, leakage=1)
+    assert leaky == math.ceil((1000 / 64) ** 2 * math.log(1000))
+    assert upper.softmax_single_head(1000, 64, floor=1, leakage=1) == leaky
+
+
+def test_constants_name_their_source():
+    for name in ("compressive", "general-embedding", "general-graph", "softmax", "single-head", "one-hot"):
+        constant = upper.constants()[name]
+        assert constant.C > 0
+        assert constant.source
+
+
+def test_one_hot_constant_is_proved():
+    """Hoeffding: C(m, 2) pairs of signatures, each at d_k/2 or more with probability at most exp(−d_k/8)."""
+    for items in (2, 10, 1000, 10**6):
+        width = upper.one_hot(items).key_dim
+        assert math.comb(items, 2) * math.exp(-width / 8) < 1 or upper.constants()["one-hot"].C < 16
+
+
+@quick
+@given(items=st.integers(2, 500), d_model=st.integers(1, 200), share=st.floats(0, 1), degree=st.integers(1, 20))
+def test_construction_four_grows_with_edges_and_degree(items, d_model, share, degree):
+    edges = max(1, int(share * items * (items - 1)))
+    more = min(edges + items, items * (items - 1))
+    assert upper.bounded_skew(items, edges, d_model).budget <= upper.bounded_skew(items, more, d_model).budget
+    low = -(-edges // items)
+    top = min(low + degree, items, edges)
+    if low <= top:
+        plain = upper.general_graph(items, edges, d_model, low)
+        assert plain.budget <= upper.general_graph(items, edges, d_model, top).budget
+        assert upper.bounded_skew(items, edges, d_model, top).heads <= plain.heads + top - low
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: upper.compressive(1, 4),
+        lambda: upper.compressive(8, 0),
+        lambda: upper.compressive(8, 4, constant=0),
+        lambda: upper.general_embedding(8, block=9),
+        lambda: upper.general_graph(8, 24, 4, max_degree=2),  # 24 edges on 8 items need degree 3
+        lambda: upper.general_graph(8, 4, 4, max_degree=5),
+        lambda: footprint(8, 4, dtype="float7"),
+    ],
+)
+def test_constructions_refuse(call):
+    with pytest.raises(InputError):
+        call()
+
+
+# Trained laws
+
+
+def test_laws_of_the_paper():
+    assert BUDGET(256, 256, 32) == pytest.approx(1.19 * 256 * math.log(256) / 32)
+    assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * math.log(4096))
+    assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(0.46 * 32 * 7)  # Eqs. (31)–(32): log₂ 128 = 7
+    assert HEADS(512, 512, 16) == pytest.approx(1.65 * 32 - 6.64)
+    assert HEADS(64, 64, 32) == 1  # clipped
+
+
+def test_a_law_with_an_interval_replaces_the_papers():
+    own = TrainedLaw(
+        name="own",
+        quantity="budget",
+        form="edges·ln(items)/d_model",
+        slope=1.0,
+        source="ours",
+        interval=(0.8, 1.3),
+    )
+    row = plan(256, d_model=32, law=own).row("trained law")
+    value = 256 * math.log(256) / 32
+    assert row is not None
+    assert row.name == "own"
+    assert row.interval == pytest.approx((0.8 * value, 1.3 * value))
+    assert BUDGET.interval_at(256, 256, 32) is None
+
+
+def test_trained_split_reaches_the_law_and_table_1():
+    assert trained_split(64, 64, 16) == (4, 5)  # Table 1: d_k = 5 at D_K = 20
+    for items, d_model in GRID:
+        heads, key_dim = trained_split(items, items, d_model)
+        law = BUDGET(items, items, d_model)
+        assert law <= heads * key_dim <= law + heads + key_dim
+        assert heads >= items / d_model
+
+
+# Plans
+
+
+@pytest.mark.parametrize(("items", "d_model"), GRID)
+@pytest.mark.parametrize("variant", ["max", "softmax"])
+def test_bounds_enclose_the_trained_law_on_the_papers_grid(items, d_model, variant):
+    answer = plan(items, d_model=d_model, variant=variant)
+    lower, trained, built = (answer.row(kind) for kind in ("lower bound", "trained law", "construction"))
+    assert lower is not None
+    assert trained is not None
+    assert built is not None
+    assert lower.budget <= trained.budget <= built.budget
+    assert answer.bits == pytest.approx(math.lgamma(items + 1) / math.log(2))
+
+
+def test_plan_by_hand():
+    answer = plan(items=256, edges=256, d_model=32)
+    row = answer.row("trained law")
+    assert row is not None
+    assert (row.heads, row.key_dim, row.budget) == (8, 7, 56)
+    assert row.parameters == 2 * 32 * 56 + 1
+    assert row.flops_per_token == 4 * 32 * 56
+    assert row.bytes == 4 * row.parameters
+    assert row.bits_per_parameter == pytest.approx(answer.bits / (2 * 32 * 56))
+    assert answer.advice.startswith("Train 8 heads of width 7 (D_K = 56); the bit budget rules out D_K < 4")
+    assert answer.advice.count(".") == 1
+
+
+def test_wide_tables_need_one_head():
+    built = plan(256, d_model=256).row("construction")
+    assert built is not None
+    assert (built.heads, built.name) == (1, "one-hot")
+
+
+def test_hubs_drive_the_heads():
+    built = plan(1000, 5000, d_model=64, max_degree=400).row("construction")
+    assert built is not None
+    assert built.heads == math.ceil(5000 / 64) + 400
+    assert "Eq. (33), Δ ≤ m'/d_model, fails" in built.reason
+    even = plan(1000, 5000, d_model=64, max_degree=5).row("construction")
+    assert even is not None
+    assert even.heads == math.ceil(5000 / 64) + 5
+    assert "Eq. (33), Δ ≤ m'/d_model, holds" in even.reason
+
+
+def test_softmax_beyond_permutations_has_no_construction():
+    answer = plan(256, 512, d_model=32, variant="softmax")
+    assert answer.row("construction") is None
+    assert "no softmax construction" in answer.advice
+
+
+def test_families():
+    assert family_of(64, 64) == "permutation"
+    assert family_of(64, 64, 3) == "graph"
+    assert family_of(64, 192, 3) == "regular"
+
+
+@quick
+@given(items=st.integers(3, 5000), d_model=st.integers(1, 1000), degree=st.integers(1, 8))
+def test_plans_are_consistent(items, d_model, degree):
+    edges = min(degree, items - 1) * items
+    answer = plan(items, edges, d_model=d_model)
+    wider = plan(items, edges, d_model=d_model + 1)
+    for row in answer.rows:
+        if row.heads and row.key_dim:
+            assert row.budget == row.heads * row.key_dim
+        assert row.budget >= 1
+        assert row.parameters == 2 * d_model * row.budget + 1
+    for row, other in zip(answer.rows, wider.rows, strict=True):
+        if row.kind == "lower bound":
+            assert other.budget <= row.budget
+
+
+def test_ten_million_items_are_planned_quickly():
+    start = time.perf_counter()
+    answer = plan(10**7, 10**8, d_model=4096)
+    assert all(math.isfinite(row.bits_per_parameter) for row in answer.rows)
+    assert len(capacity(4096, 32, 128, items=10**7)) == 4
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"items": 1}, "items = 1"),
+        ({"d_model": 0}, "d_model = 0"),
+        ({"edges": 4, "max_degree": 9}, "max_degree = 9"),
+        ({"edges": 24, "max_degree": 2}, "lies between 3 and 8"),
+        ({"dtype": "int3"}, "dtype = 'int3'"),
+    ],
+)
+def test_plans_refuse(arguments, words):
+    with pytest.raises(InputError, match=words):
+        plan(**{"items": 8, "d_model": 4} | arguments)
+
+
+# Capacity
+
+
+@quick
+@given(d_model=st.integers(8, 2000), heads=st.integers(1, 64), key_dim=st.integers(4, 256))
+def test_capacity_inverts_the_laws(d_model, heads, key_dim):
+    budget = heads * key_dim
+    by_law = {holding.sense: holding for holding in capacity(d_model, heads, key_dim)}
+    held = by_law["about"].edges
+    assert BUDGET(held, held, d_model) <= budget < BUDGET(held + 1, held + 1, d_model)
+    limit = by_law["at most"].edges
+    assert limit >= held
+    built = by_law["at least"]
+    if built.edges:
+        bound = upper.best_upper_bound(built.items, built.edges, d_model)
+        assert bound is not None
+        assert bound.budget <= budget
+    bits = {holding.law: holding.edges for holding in capacity(d_model, heads, key_dim)}
+    rows = {row.name: row for row in plan(bits["bit budget"], d_model=d_model).rows}
+    assert rows["bit budget"].budget <= budget
+    beyond = {row.name: row for row in plan(bits["bit budget"] + 1, d_model=d_model).rows}
+    assert beyond["bit budget"].budget > budget
+
+
+@quick
+@given(
+    items=st.integers(100, 10**6),
+    heads=st.sampled_from([4, 8, 32]),
+    variant=st.sampled_from(["max", "softmax"]),
+)
+def test_shared_keys_hold_no_more_than_own_keys(items, heads, variant):
+    own = capacity(512, heads, 64, items=items, variant=variant)
+    shared = capacity(512, heads, 64, heads // 4, items=items, variant=variant)
+    fewer = capacity(512, heads // 4, 64, items=items, variant=variant)
+    for most, middle, least in zip(own, shared, fewer, strict=True):
+        assert least.edges <= middle.edges <= most.edges
+
+
+def test_a_small_vocabulary_caps_the_relations():
+    assert {holding.edges for holding in capacity(4096, 32, 128, items=10)} == {90}
+
+
+@pytest.mark.parametrize("sizes", [(0, 1, 1), (8, 0, 1), (8, 1, 0), (8, 6, 1, 4), (8, 6, 1, 0)])
+def test_capacity_refuses(sizes):
+    with pytest.raises(InputError):
+        capacity(*sizes)
+
+
+# Published models
+
+
+def test_examples_hold_their_facts():
+    llama = example("llama-3-8b")
+    assert (llama.d_model, llama.heads, llama.kv_heads, llama.key_dim) == (4096, 32, 8, 128)
+    assert (llama.query_budget, llama.key_budget, llama.layers, llama.vocabulary) == (4096, 1024, 32, 128256)
+    assert example("gpt2").key_dim == 64
+    assert example("gpt3-175b").key_budget == 12288
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_audits_stay_within_the_budget(name):
+    audit = audit_architecture(example(name))
+    assert audit.split_heads * audit.split_key_dim <= audit.architecture.key_budget
+    assert audit.split_heads > audit.architecture.kv_heads  # the laws ask for more, smaller heads
+    senses = [holding.sense for holding in audit.holdings]
+    assert senses == ["at most", "about", "at least"]
+    edges = [holding.edges for holding in audit.holdings]
+    assert edges == sorted(edges, reverse=True)
+
+
+def test_gpt2_by_hand():
+    audit = audit_architecture(example("gpt2"))
+    assert audit.parameters == 2 * 768 * 768 + 1
+    assert audit.holdings[1].edges == int(768 * 768 / (1.19 * math.log(50257)))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"hidden_size": 64, "num_attention_heads": 8}, (64, 8, 8, 8)),
+        ({"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": None}, (64, 8, 8, 8)),
+        ({"n_embd": 64, "n_head": 8, "multi_query": True}, (64, 8, 1, 8)),
+        ({"d_model": 64, "num_heads": 8, "d_kv": 16}, (64, 8, 8, 16)),
+        ({"text_config": {"hidden_size": 64, "num_attention_heads": 8, "head_dim": 32}}, (64, 8, 8, 32)),
+    ],
+)
+def test_configs_are_read(tmp_path, config, expected):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    shape = read_config(path)
+    assert (shape.d_model, shape.heads, shape.kv_heads, shape.key_dim) == expected
+    assert audit_architecture(shape).items is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"hidden_size": 64', "line 1"),
+        ("[1, 2]", "no JSON object"),
+        ("{}", "none of hidden_size"),
+        ('{"hidden_size": 64}', "none of num_attention_heads"),
+        ('{"hidden_size": "64", "n_head": 8}', "hidden_size = '64'"),
+        ('{"hidden_size": true, "n_head": 8}', "hidden_size = True"),
+        ('{"hidden_size": 64, "n_head": 7}', "add head_dim"),
+        ('{"hidden_size": 64, "n_head": 8, "num_key_value_heads": 3}', "do not divide"),
+        ('{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 512}', "latent keys"),
+    ],
+)
+def test_bad_configs_are_refused(tmp_path, text, words):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as refusal:
+        read_config(path)
+    assert "config.json" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_missing_and_binary_configs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_config(tmp_path / "absent.json")
+    binary = tmp_path / "model.bin"
+    binary.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(InputError, match="not a text file"):
+        read_config(binary)
+    with pytest.raises(InputError, match="choose one of gpt2"):
+        example("gpt5")
+
+
+# Commands
+
+app = typer.Typer()
+app.command("plan")(plan_command)
+app.command("bounds")(bounds_command)
+
+
+def run(*words: str):
+    return CliRunner().invoke(app, words)
+
+
+def test_plan_prints_a_table_and_json():
+    shown = run("plan", "--items", "256", "--d-model", "32")
+    assert shown.exit_code == 0
+    assert "Train 8 heads of width 7" in shown.output
+    assert "sign patterns" in shown.output
+    parsed = json.loads(run("plan", "--items", "128", "--degree", "8", "--d-model", "32", "--json").output)
+    assert parsed["family"] == "regular"
+    assert parsed["edges"] == 1024
+    assert {row["kind"] for row in parsed["rows"]} == {"lower bound", "trained law", "construction"}
+
+
+def test_plan_judges_models(tmp_path):
+    assert "key–query parameters" in run("plan", "--example", "llama-3-8b").output
+    path = tmp_path / "config.json"
+    path.write_text('{"hidden_size": 64, "num_attention_heads": 8, "vocab_size": 1000}')
+    parsed = json.loads(run("plan", "--hf-config", str(path), "--items", "500", "--json").output)
+    assert parsed["items"] == 500
+    assert parsed["architecture"]["key_dim"] == 8
+
+
+def test_bounds_prints_a_table_and_json():
+    shown = run("bounds", "--items", "512", "--d-model", "16", "--heads", "1")
+    assert "One head cannot do it, however wide" in shown.output
+    parsed = json.loads(run("bounds", "--items", "512", "--d-model", "16", "--heads", "1", "--json").output)
+    assert parsed["heads_at_least"] == 2
+    assert parsed["lower"][2]["budget"] is None  # inf: JSON has no infinity
+    assert parsed["upper"][0]["budget"] == parsed["upper"][0]["heads"] * parsed["upper"][0]["key_dim"]
+    for variant in ("sum", "softmax"):
+        assert run("bounds", "--items", "64", "--d-model", "16", "--variant", variant).exit_code == 0
+    assert "no construction" in run("bounds", "--items", "64", "--edges", "99", "--d-model", "16",
+                                    "--variant", "softmax").output  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan"], "--items is missing"),
+        (["plan", "--items", "8"], "--d-model is missing"),
+        (["bounds", "--d-model", "8"], "--items is missing"),
+        (["plan", "--items", "8", "--d-model", "4", "--degree", "2", "--edges", "9"], "leave out --edges"),
+        (["plan", "--items", "8", "--d-model", "4", "--degree", "8"], "allow 1 to 7"),
+        (["plan", "--example", "gpt2", "--d-model", "4"], "fixes its own sizes"),
+        (["plan", "--example", "gpt2", "--hf-config", "x.json"], "give one"),
+        (["plan", "--items", "8", "--d-model", "4", "--variant", "sum"], "choose one of max, softmax"),
+        (["plan", "--example", "gpt2", "--bits", "0"], "bits = 0"),
+        (["plan", "--example", "gpt2", "--items", "1"], "items = 1"),
+        (["plan", "--example", "gpt2", "--variant", "max"], "fixes its own sizes"),
+        (["plan", "--example", "gpt9"], "choose one of gpt2"),
+        (["plan", "--hf-config", "absent.json"], "no such file"),
+        (
+            ["bounds", "--items", "8", "--d-model", "4", "--variant", "mean"],
+            "choose one of max, sum, softmax",
+        ),
+    ],
+)
+def test_commands_refuse(words, message):
+    refused = run(*words)
+    assert isinstance(refused.exception, InputError)
+    assert message in str(refused.exception)
