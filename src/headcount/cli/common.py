@@ -1,0 +1,64 @@
+"""What the commands share: options, and how results, notices and errors are printed."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+
+
+def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
+    """Print a result: one JSON object, or aligned `name value` lines under a title."""
+    if as_json:
+        typer.echo(json.dumps(_plain(result), ensure_ascii=False))
+        return
+    if title:
+        typer.echo(title)
+    width = max(len(name) for name in result) + 2
+    for name, value in result.items():
+        typer.echo(f"  {name.replace('_', ' '):<{width}}{_readable(value)}")
+
+
+def notice(text: str) -> None:
+    """Say something that is not the result: standard error, so that pipes stay clean."""
+    typer.echo(text, err=True)
+
+
+def fail(text: str, code: int = 2) -> None:
+    """Print one sentence and end with `code`."""
+    notice(f"error: {text}")
+    sys.exit(code)
+
+
+def _readable(value: Any) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case list() | tuple():
+            return ", ".join(_readable(item) for item in value)
+        case _:
+            return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers JSON can hold: an infinite or undefined one becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,106 @@
+"""`headcount make graph` and `headcount make embeddings`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from headcount.cli.common import Json, Out, Seed, emit
+from headcount.errors import InputError
+
+app = typer.Typer(help="Make graphs and embedding tables.", no_args_is_help=True)
+
+Items = Annotated[int, typer.Option(help="m, the number of items.")]
+
+
+class GraphKind(StrEnum):
+    permutation = "permutation"
+    regular = "regular"
+    random = "random"
+
+
+class TableKind(StrEnum):
+    gaussian = "gaussian"
+    binary = "binary"
+    one_hot = "one-hot"
+
+
+@app.command()
+def graph(
+    kind: Annotated[GraphKind, typer.Argument(help="The family to draw from.")],
+    items: Items,
+    out: Out,
+    degree: Annotated[int | None, typer.Option(help="r, for regular graphs.")] = None,
+    edges: Annotated[int | None, typer.Option(help="m', for random graphs.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Draw a graph and write its edge list (CSV, or TSV by the suffix).
+
+    Example: headcount make graph regular --items 128 --degree 4 --seed 0 --out graph.csv
+    """
+    from headcount.problem.edge_list import write_graph
+    from headcount.problem.makers import permutation_graph, random_graph, regular_graph
+
+    _require(kind, "--degree", degree, needed=kind is GraphKind.regular)
+    _require(kind, "--edges", edges, needed=kind is GraphKind.random)
+    if degree is not None:
+        made = regular_graph(items, degree, seed)
+    elif edges is not None:
+        made = random_graph(items, edges, seed)
+    else:
+        made = permutation_graph(items, seed)
+    write_graph(made, out)
+    result = {
+        "file": str(out),
+        "items": made.items,
+        "edges": made.edges,
+        "max_degree": made.max_degree,
+        "seed": seed,
+    }
+    emit(result, json, f"{kind.value} graph")
+
+
+@app.command()
+def embeddings(
+    kind: Annotated[TableKind, typer.Argument(help="The kind of table.")],
+    items: Items,
+    out: Out,
+    d_model: Annotated[int | None, typer.Option(help="The width; a one-hot table has m.")] = None,
+    density: Annotated[
+        float | None, typer.Option(help="Share of ones in a binary table [default: 2 ln m/d_model].")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Draw an embedding table and write it (.npy, or .safetensors by the suffix).
+
+    Example: headcount make embeddings gaussian --items 128 --d-model 32 --seed 0 --out table.npy
+    """
+    from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, one_hot_embeddings
+    from headcount.problem.tables import save_embeddings
+
+    _require(kind, "--d-model", d_model, needed=kind is not TableKind.one_hot)
+    if density is not None and kind is not TableKind.binary:
+        raise InputError(f"--density does not apply to a {kind.value} table; leave it out")
+    if d_model is None:
+        table = one_hot_embeddings(items)
+    elif kind is TableKind.binary:
+        table = binary_embeddings(items, d_model, seed, density)
+    else:
+        table = gaussian_embeddings(items, d_model, seed)
+    save_embeddings(table, out)
+    emit(
+        {"file": str(out), "items": items, "d_model": table.shape[1], "seed": seed},
+        json,
+        f"{kind.value} table",
+    )
+
+
+def _require(kind: StrEnum, option: str, value: int | None, needed: bool) -> None:
+    if needed and value is None:
+        raise InputError(f"{kind.value} needs {option}; give it a number")
+    if not needed and value is not None:
+        raise InputError(f"{option} does not apply to {kind.value}; leave it out")

@@ -1,0 +1,198 @@
+"""`headcount plan`: a budget for a graph, or the graph that a published model's budget holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import inf, log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+
+from headcount.cli import common
+from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from headcount.theory.architectures import Audit
+    from headcount.theory.plan import Plan
+
+Items = Annotated[int | None, typer.Option(help="Items m: the vertices of the graph.")]
+Edges = Annotated[int | None, typer.Option(help="Relations m'; without them the graph is a permutation.")]
+Degree = Annotated[int | None, typer.Option(help="Degree r of a regular graph, in place of --edges: m' = r·m.")]
+Width = Annotated[int | None, typer.Option("--d-model", help="Width of the embeddings.")]
+MaxDegree = Annotated[int | None, typer.Option(help="Largest in- or out-degree Δ, for graphs with hubs.")]
+Bits = Annotated[float, typer.Option(help="Bits that one parameter carries, for the bit budget.")]
+Margin = Annotated[float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")]
+
+
+def plan(
+    items: Items = None,
+    edges: Edges = None,
+    degree: Degree = None,
+    d_model: Width = None,
+    variant: Annotated[str | None, typer.Option(help="Aggregation over heads: max (default) or softmax.")] = None,
+    max_degree: MaxDegree = None,
+    bits: Bits = 8,
+    margin: Margin = None,
+    hf_config: Annotated[Path | None, typer.Option(help="A Hugging Face config.json to judge.")] = None,
+    example: Annotated[str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Plan heads and width for a graph, or say what a model's key–query channel can hold.
+
+    \b
+    Example:
+      headcount plan --items 256 --d-model 32
+      headcount plan --items 128 --degree 8 --d-model 32 --json
+      headcount plan --example llama-3-8b
+    """
+    if hf_config is not None or example is not None:
+        _refuse_with_model(hf_config, example, edges, degree, d_model, variant, max_degree, margin)
+        from headcount.theory import architectures
+
+        shape = architectures.read_config(hf_config) if hf_config else architectures.example(str(example))
+        audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
+        common.emit(asdict(audit), True) if as_json else _show_audit(audit)
+        return
+    from headcount.theory.plan import Variant
+    from headcount.theory.plan import plan as make_plan
+
+    items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
+    answer = make_plan(
+        items,
+        edges,
+        d_model=d_model,
+        variant=cast(Variant, one_of("--variant", variant or "max", get_args(Variant))),
+        max_degree=max_degree,
+        bits_per_parameter=bits,
+        margin=margin,
+    )
+    common.emit(asdict(answer), True) if as_json else _show_plan(answer)
+
+
+def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
+    """Refuse a value that an option does not know."""
+    if value not in allowed:
+        raise InputError(f"{option} {value}: not known; choose one of {', '.join(allowed)}")
+    return value
+
+
+def resolve_sizes(
+    items: int | None, edges: int | None, degree: int | None, d_model: int | None, max_degree: int | None
+) -> tuple[int, int | None, int, int | None]:
+    """Check that the needed sizes are there; a degree stands for edges and for the largest degree."""
+    if items is None or d_model is None:
+        missing = "--items" if items is None else "--d-model"
+        raise InputError(f"{missing} is missing: give --items and --d-model, or --example for `plan`")
+    if degree is None:
+        return items, edges, d_model, max_degree
+    if edges is not None or max_degree is not None:
+        raise InputError("--degree fixes the edges and the largest degree; leave out --edges and --max-degree")
+    if not 1 <= degree < items:
+        raise InputError(f"--degree {degree}: {items} items allow 1 to {items - 1}; choose one of these")
+    return items, degree * items, d_model, degree
+
+
+def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: object) -> None:
+    if hf_config is not None and example is not None:
+        raise InputError("--hf-config and --example name two models; give one")
+    if any(size is not None for size in sizes):
+        raise InputError("a model fixes its own sizes and softmax; beside it give only --items and --bits")
+
+
+def _show_plan(answer: Plan) -> None:
+    signs = {"lower bound": "≥", "trained law": "≈", "construction": "≤"}
+    print_table(
+        f"{describe(answer.items, answer.edges, answer.family, answer.bits)}, d_model = {answer.d_model:,}",
+        answer.advice,
+        ("law", "D_K", "h × d_k", "params", "flops/\ntoken", "bytes", "bits/\nparam"),
+        [
+            (
+                row.name if row.kind == "lower bound" else row.kind,
+                budget_cell(signs[row.kind], row.budget, row.proved or row.kind == "trained law"),
+                f"{row.heads:,} × {row.key_dim:,}" if row.heads else "any",
+                short(row.parameters),
+                short(row.flops_per_token),
+                short(row.bytes),
+                f"{row.bits_per_parameter:.2g}",
+            )
+            for row in answer.rows
+        ],
+        [(row.name if row.kind == "lower bound" else row.kind, row.reason) for row in answer.rows],
+    )
+
+
+def _show_audit(audit: Audit) -> None:
+    shape = audit.architecture
+    keys = "" if shape.kv_heads == shape.heads else f" in {shape.kv_heads} groups that share keys"
+    print_table(
+        f"{shape.name}, one of {shape.layers} layers: d_model = {shape.d_model:,}, {shape.heads} heads × "
+        f"{shape.key_dim}{keys}, {short(audit.parameters)} key–query parameters",
+        audit.advice,
+        ("law", "relations", "for each item"),
+        [
+            (holding.law, f"{holding.sense} {holding.edges:,}", f"{holding.edges / holding.items:,.1f}")
+            for holding in audit.holdings
+        ],
+        [(holding.law, holding.reason) for holding in audit.holdings],
+    )
+
+
+def describe(items: int, edges: int, family: str, bits: float) -> str:
+    """Name a family of graphs and its bits in a few words."""
+    names = {
+        "permutation": f"permutations of {items:,} items",
+        "regular": f"regular graphs on {items:,} items with {edges:,} edges",
+        "graph": f"graphs on {items:,} items with {edges:,} edges",
+    }
+    return f"{names[family]} ({short(bits)} bits)"
+
+
+def short(value: float) -> str:
+    """Write a number in few characters: 45.6 k, 3.8 M.
+
+    >>> short(8192), short(45_569), short(51_601_981_441)
+    ('8,192', '45.6 k', '51.6 G')
+    """
+    units = ("", " k", " M", " G", " T")
+    power = 0 if value < 10_000 else min(int(log10(value) / 3), len(units) - 1)
+    return f"{value / 1000**power:,.{min(power, 1)}f}{units[power]}"
+
+
+def budget_cell(sign: str, budget: float, sure: bool = True) -> str:
+    """Write a bound on D_K; in brackets where its theorem does not vouch for it.
+
+    >>> budget_cell("≤", 1072), budget_cell("≤", 712, sure=False), budget_cell("≥", float("inf"))
+    ('≤ 1,072', '(712)', 'none')
+    """
+    if budget == inf:
+        return "none"
+    return f"{sign} {budget:,}" if sure else f"({budget:,})"
+
+
+def print_table(
+    title: str,
+    advice: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Print what was asked, the answer in one sentence, the table, and what each row rests on."""
+    from rich import box
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(columns):
+        text = number == 0 or name == "rests on"
+        table.add_column(name, justify="left" if text else "right", no_wrap=name != "rests on")
+    for row in rows:
+        table.add_row(*row)
+    console.print(title, style="dim", markup=False)
+    console.print(advice, style="bold", markup=False)
+    console.print(table)
+    for name, text in notes:
+        console.print(Padding(f"{name}: {text}", (0, 0, 0, 2)), style="dim", markup=False)

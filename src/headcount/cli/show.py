@@ -1,0 +1,62 @@
+"""`headcount show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headcount.cli.common import Json, emit
+from headcount.cli.verify import TableKey, Weights, read_all
+from headcount.errors import InputError
+
+
+def show(
+    weights: Weights,
+    graph: Annotated[Path | None, typer.Argument(help="Edge list; needed for --scores.")] = None,
+    table: Annotated[Path | None, typer.Argument(help="Embedding table; needed for --scores.")] = None,
+    scores: Annotated[Path | None, typer.Option(help="Draw the score matrix here (.png, .svg or .pdf).")] = None,
+    key: TableKey = None,
+    json: Json = False,
+) -> None:
+    """Say what is in a weights file; with --scores, draw its scores with the true edges marked.
+
+    Examples:
+
+        headcount show weights.safetensors
+
+        headcount show weights.safetensors graph.csv table.npy --scores scores.png
+    """
+    from headcount.attention.storage import load
+
+    if scores is not None:
+        if graph is None or table is None:
+            raise InputError("--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png")
+        _draw(weights, graph, table, key, scores)
+    loaded = load(weights)
+    result = {
+        "file": str(weights),
+        "aggregation": loaded.aggregation,
+        "d_model": loaded.d_model,
+        "heads": loaded.heads,
+        "key_dim": loaded.key_dim,
+        "widths": list(loaded.widths) if len(set(loaded.widths)) > 1 else None,
+        "budget": loaded.budget,
+        "parameters": 2 * loaded.d_model * loaded.budget + 1,
+        "threshold": loaded.threshold,
+        "dtype": str(loaded.queries.dtype).removeprefix("torch."),
+        **loaded.notes,
+    }
+    if scores is not None:
+        result["scores"] = str(scores)
+    emit({name: value for name, value in result.items() if value is not None}, json, "key-query weights")
+
+
+def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
+    from headcount.report.score_matrix import draw_scores, save_chart, score_matrix
+
+    loaded, read, rows = read_all(weights, graph, table, key)
+    heads = f"{loaded.heads} head{'s' if loaded.heads > 1 else ''}"
+    title = f"{read.items} items, {read.edges} edges, d_model {loaded.d_model}, {heads}, D_K {loaded.budget}"
+    save_chart(draw_scores(score_matrix(loaded, read, rows), title), out)

@@ -1,0 +1,162 @@
+"""The score matrix with its true edges marked, beside the distribution of scores around τ."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.tiles import Projections
+from headcount.errors import InputError
+from headcount.files import replacing
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
+
+_SHOWN = 64  # rows and columns drawn at most
+_BINS = 40
+_EDGE, _OTHER, _LINE = "#D55E00", "#0072B2", "#222222"  # Okabe–Ito: told apart by all readers and in print
+_FORMATS = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class ScoreMatrix:
+    """What the chart draws: a window of scores, and the histogram of all pairs."""
+
+    cells: pd.DataFrame
+    histogram: pd.DataFrame
+    threshold: float
+    items: int
+    shown: int
+
+
+def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> ScoreMatrix:
+    """Scores of the first sources against targets ordered so that edges lie on the diagonal where they can."""
+    if len(table) != graph.items:
+        raise InputError(f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits")
+    shown = min(graph.items, _SHOWN)
+    sources, targets = np.arange(shown), _diagonal_targets(graph, shown)
+    parts = Projections.of(weights, table)
+    rows, columns = np.repeat(np.arange(shown), shown), np.tile(np.arange(shown), shown)
+    window = parts.at(torch.from_numpy(sources[rows]), torch.from_numpy(targets[columns]))
+    cells = pd.DataFrame(
+        {
+            "row": rows,
+            "column": columns,
+            "source": sources[rows],
+            "target": targets[columns],
+            "score": window.numpy(),
+            "edge": graph.has_edges(sources[rows], targets[columns]),
+        }
+    )
+    return ScoreMatrix(cells, _histogram(weights, graph, parts, table.dtype), weights.threshold, graph.items, shown)
+
+
+def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
+    """Left: scores as colours, true edges ringed. Right: how many pairs score what, and where τ stands."""
+    everything = "all" if matrix.shown == matrix.items else f"the first {matrix.shown} of"
+    scale = alt.Scale(scheme="blueorange", domainMid=matrix.threshold)
+    side = 380
+    base = alt.Chart(matrix.cells).encode(
+        x=alt.X(
+            "column:O",
+            title="target, ordered so that edges lie on the diagonal",
+            axis=alt.Axis(labels=False, ticks=False),
+        ),
+        y=alt.Y(
+            "row:O",
+            title=f"source ({everything} {matrix.items} items)",
+            axis=alt.Axis(labels=False, ticks=False),
+        ),
+    )
+    heat = base.mark_rect().encode(
+        color=alt.Color("score:Q", scale=scale, legend=alt.Legend(title="score", orient="bottom", gradientLength=side))
+    )
+    rings = (
+        base.transform_filter("datum.edge")
+        .mark_point(filled=False, size=(side / matrix.shown) ** 2 * 1.6, strokeWidth=1)
+        .encode(color=alt.value(_LINE))
+    )
+    left = (heat + rings).properties(width=side, height=side, title="scores; rings mark the true edges")
+    bars = (
+        alt.Chart(matrix.histogram)
+        .mark_bar(opacity=0.75)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="score"),
+            x2="high:Q",
+            y=alt.Y("share:Q", title="share of the pairs of that kind (%)", stack=None),
+            color=alt.Color(
+                "kind:N",
+                scale=alt.Scale(domain=["edges", "non-edges"], range=[_EDGE, _OTHER]),
+                legend=alt.Legend(title=None, orient="bottom"),
+            ),
+        )
+    )
+    limit = alt.Chart(pd.DataFrame({"τ": [matrix.threshold]}))
+    rule = limit.mark_rule(color=_LINE, strokeDash=[5, 3], strokeWidth=1.5).encode(x="τ:Q")
+    label = limit.mark_text(align="left", dx=5, dy=8, baseline="top", color=_LINE).encode(
+        x="τ:Q", y=alt.value(0), text=alt.value(f"τ = {matrix.threshold:.4g}")
+    )
+    right = (bars + rule + label).properties(width=side, height=side, title="all pairs against the threshold")
+    return (
+        alt.hconcat(left, right, spacing=40)
+        .resolve_scale(color="independent")
+        .properties(title=alt.TitleParams(title, fontSize=16, anchor="start", offset=12))
+        .configure_view(stroke="#cccccc")
+        .configure(font="DejaVu Sans, Helvetica, Arial, sans-serif")
+    )
+
+
+def save_chart(chart: alt.HConcatChart, path: str | os.PathLike[str]) -> None:
+    """Write a chart as PNG, SVG or PDF, by the suffix."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _FORMATS:
+        raise InputError(f"{path}: charts are written as {', '.join(_FORMATS)}; choose one of these suffixes")
+    with replacing(path) as temporary:
+        chart.save(str(temporary), scale_factor=2 if suffix == ".png" else 1)
+
+
+def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
+    """For each shown source its first target not yet used; the gaps are filled with unused items in order."""
+    order = np.full(shown, -1)
+    used = np.zeros(graph.items, dtype=bool)
+    for source in range(shown):
+        free = [target for target in graph.neighbors(source) if not used[target]]
+        if free:
+            order[source] = free[0]
+            used[free[0]] = True
+    gaps = np.flatnonzero(order < 0)
+    order[gaps] = np.flatnonzero(~used)[: gaps.size]
+    return order
+
+
+def _histogram(weights: KeyQuery, graph: Graph, parts: Projections, dtype: torch.dtype) -> pd.DataFrame:
+    """Counts of all m² scores in equal bins, edges and non-edges apart, in two passes over the tiles."""
+    low, high = weights.threshold, weights.threshold
+    for _, _, tile in parts.tiles(dtype, 1024):
+        low, high = min(low, float(tile.min())), max(high, float(tile.max()))
+    bounds = np.linspace(low, high if high > low else low + 1, _BINS + 1)
+    everything = np.zeros(_BINS, dtype=np.int64)
+    for _, _, tile in parts.tiles(dtype, 1024):
+        everything += np.histogram(tile.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
+    edge_scores = parts.at(torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy()))
+    edges = np.histogram(edge_scores.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
+    frames = [
+        pd.DataFrame(
+            {
+                "kind": kind,
+                "low": bounds[:-1],
+                "high": bounds[1:],
+                "pairs": counts,
+                "share": 100 * counts / max(counts.sum(), 1),
+            }
+        )
+        for kind, counts in (("non-edges", np.maximum(everything - edges, 0)), ("edges", edges))
+    ]
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,217 @@
+"""The commands as a user types them: in a shell, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from headcount import KeyQuery, load
+from headcount.cli import main
+
+HEADCOUNT = Path(sys.executable).with_name("headcount")
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([HEADCOUNT, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """graph.csv, table.npy and weights.safetensors of a one-hot permutation that verifies, and many bad files."""
+    path = tmp_path_factory.mktemp("cli")
+    assert run(path, "tour", "--out", ".", "--items", "32").returncode == 0
+    (path / "duplicate.csv").write_text("source,target\n0,1\n0,1\n")
+    (path / "outside.csv").write_text("source,target\n0,1\n5,99\n")
+    (path / "negative.csv").write_text("source,target\n0,-1\n")
+    (path / "header.csv").write_text("from,to\n0,1\n")
+    (path / "empty.csv").write_text("")
+    (path / "words.csv").write_text("source,target\n0,1\none,2\n")
+    (path / "fraction.csv").write_text("source,target\n0,1.5\n")
+    (path / "three.csv").write_text("source,target\n0,1\n1,2,3\n")
+    (path / "gap.csv").write_text("source,target\n0,1\n\n1,2\n")
+    (path / "huge.csv").write_text("source,target\n0,99999999999999999999\n")
+    table = np.load(path / "table.npy")
+    np.save(path / "short.npy", table[:20])
+    nan = table.copy()
+    nan[7, 3] = np.nan
+    np.save(path / "nan.npy", nan)
+    np.save(path / "narrow.npy", table[:, :16])
+    np.save(path / "flat.npy", table.ravel())
+    np.save(path / "text.npy", np.array([["a", "b"]]))
+    np.save(path / "objects.npy", np.array([[object()]]), allow_pickle=True)
+    (path / "cut.npy").write_bytes((path / "table.npy").read_bytes()[:500])
+    (path / "cut.safetensors").write_bytes((path / "weights.safetensors").read_bytes()[:300])
+    save_file({"a": torch.ones(2, 2)}, path / "other.safetensors")
+    metadata = {"format": "headcount-key-query", "version": "1", "aggregation": "max", "threshold": "0.0"}
+    bad = {**metadata, "widths": "[4]", "notes": "{}"}
+    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "widths.safetensors", bad)
+    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 2)}, path / "shapes.safetensors", bad)
+    save_file({"queries": torch.ones(1, 2, 3)}, path / "missing.safetensors", bad)
+    newer = {**bad, "version": "99"}
+    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "newer.safetensors", newer)
+    np.save(path / "twice.npy", np.array([[0, 1], [2, 2]]))
+    return path
+
+
+WEIGHTS, GRAPH, TABLE = "weights.safetensors", "graph.csv", "table.npy"
+BAD_INPUT = {
+    "no file": (["verify", "none.safetensors", GRAPH, TABLE], "none.safetensors: no such file"),
+    "a folder": (["verify", ".", GRAPH, TABLE], "is a folder"),
+    "duplicate edge": (
+        ["verify", WEIGHTS, "duplicate.csv", TABLE],
+        "duplicate.csv: edge (0, 1) is given twice",
+    ),
+    "id out of range": (["verify", WEIGHTS, "outside.csv", TABLE], "outside.csv, line 3"),
+    "negative id": (["verify", WEIGHTS, "negative.csv", TABLE], "negative.csv, line 2"),
+    "wrong header": (["verify", WEIGHTS, "header.csv", TABLE], "header.csv, line 1: the header is 'from,to'"),
+    "empty graph file": (["verify", WEIGHTS, "empty.csv", TABLE], "empty.csv, line 1"),
+    "words for ids": (["verify", WEIGHTS, "words.csv", TABLE], "words.csv, line 3: 'one,2'"),
+    "fractions for ids": (["verify", WEIGHTS, "fraction.csv", TABLE], "fraction.csv, line 2"),
+    "three columns": (["verify", WEIGHTS, "three.csv", TABLE], "three.csv, line 3"),
+    "a blank line": (["verify", WEIGHTS, "gap.csv", TABLE], "gap.csv, line 3"),
+    "an id beyond 64 bits": (["verify", WEIGHTS, "huge.csv", TABLE], "huge.csv, line 2"),
+    "too few rows": (["verify", WEIGHTS, GRAPH, "short.npy"], "graph.csv, line"),
+    "a NaN row": (["verify", WEIGHTS, GRAPH, "nan.npy"], "nan.npy, row 7"),
+    "another width": (["verify", WEIGHTS, GRAPH, "narrow.npy"], "the table is 16 wide"),
+    "a flat table": (["verify", WEIGHTS, GRAPH, "flat.npy"], "items × d_model"),
+    "text in a table": (["verify", WEIGHTS, GRAPH, "text.npy"], "must be real numbers"),
+    "pickled objects": (["verify", WEIGHTS, GRAPH, "objects.npy"], "objects.npy: not a whole .npy array"),
+    "a truncated table": (["verify", WEIGHTS, GRAPH, "cut.npy"], "cut.npy: not a whole .npy array"),
+    "truncated weights": (
+        ["verify", "cut.safetensors", GRAPH, TABLE],
+        "cut.safetensors: not a whole weights file",
+    ),
+    "no weights inside": (["show", "other.safetensors"], "holds no key-query weights"),
+    "widths that do not fit": (["show", "widths.safetensors"], "widths (4,)"),
+    "a tensor missing": (["show", "missing.safetensors"], "missing.safetensors: not a whole weights file"),
+    "a newer format": (["show", "newer.safetensors"], "upgrade"),
+    "unknown table format": (["verify", WEIGHTS, GRAPH, "graph.csv"], "use .npy or .safetensors"),
+    "contexts with repeats": (
+        ["verify", WEIGHTS, GRAPH, TABLE, "--contexts", "twice.npy"],
+        "context 1 holds the same",
+    ),
+    "no samples": (["verify", WEIGHTS, GRAPH, TABLE, "--samples", "0"], "--samples 0"),
+    "degree too large": (
+        ["make", "graph", "regular", "--items", "8", "--degree", "8", "--out", "x.csv"],
+        "degree 8 does not fit 8 items",
+    ),
+    "degree missing": (["make", "graph", "regular", "--items", "8", "--out", "x.csv"], "needs --degree"),
+    "degree misplaced": (
+        ["make", "graph", "permutation", "--items", "8", "--degree", "2", "--out", "x.csv"],
+        "--degree does not apply",
+    ),
+    "too many edges": (
+        ["make", "graph", "random", "--items", "3", "--edges", "9", "--out", "x.csv"],
+        "choose 0…6",
+    ),
+    "no items": (["make", "graph", "permutation", "--items", "0", "--out", "x.csv"], "too few"),
+    "no such folder": (
+        ["make", "graph", "permutation", "--items", "4", "--out", "no/x.csv"],
+        "cannot write there",
+    ),
+    "no width": (["make", "embeddings", "gaussian", "--items", "4", "--out", "x.npy"], "needs --d-model"),
+    "bad density": (
+        [
+            "make",
+            "embeddings",
+            "binary",
+            "--items",
+            "4",
+            "--d-model",
+            "4",
+            "--density",
+            "2",
+            "--out",
+            "x.npy",
+        ],
+        "density 2.0",
+    ),
+    "a picture without a graph": (["show", WEIGHTS, "--scores", "x.png"], "needs a graph and a table"),
+    "an unknown picture": (["show", WEIGHTS, GRAPH, TABLE, "--scores", "x.bmp"], "written as .png"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_one_sentence_and_code_2(folder, case, monkeypatch, capsys):
+    words, sentence = BAD_INPUT[case]
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["headcount", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    stdout, stderr = capsys.readouterr()
+    assert ended.value.code == 2, stderr
+    assert stderr.startswith("error: ")
+    assert stderr.count("\n") == 1
+    assert sentence in stderr
+    assert stdout == ""
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_weights_of_differing_shapes_are_refused(folder):
+    """In a process of its own: here the shape checker would speak first."""
+    done = run(folder, "show", "shapes.safetensors")
+    assert done.returncode == 2
+    assert "must have one shape" in done.stderr
+
+
+def test_verify_answers_by_exit_code_and_json(folder):
+    done = run(folder, "verify", WEIGHTS, GRAPH, TABLE, "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    keys = ["exact", "margin", "threshold", "false_positives", "false_negatives", "f1", "budget", "heads", "key_dim"]
+    assert [answer[key] for key in keys] == [True, answer["margin"], 32.0, 0, 0, 1.0, 64, 1, 64]
+    assert answer["margin"] > 0
+    weights = load(folder / WEIGHTS)
+    KeyQuery(weights.queries, weights.keys, threshold=1e9).save(folder / "deaf.safetensors")
+    done = run(folder, "verify", "deaf.safetensors", GRAPH, TABLE, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["false_negatives"] == 32
+
+
+def test_softmax_weights_are_checked_on_contexts(folder):
+    weights = load(folder / WEIGHTS)
+    sharp = KeyQuery(weights.queries, weights.keys, 0.5, "softmax")
+    sharp.save(folder / "softmax.safetensors")
+    done = run(folder, "verify", "softmax.safetensors", GRAPH, TABLE, "--samples", "100", "--json")
+    answer = json.loads(done.stdout)
+    # A source whose target is outside the context still spreads its mass: small contexts fail at τ = 1/2.
+    assert done.returncode == 1
+    assert answer["contexts"] == 100
+    assert 0 < answer["failed_contexts"] <= 100
+    assert answer["failure_rate_below"] > answer["failed_contexts"] / 100
+
+
+def test_show_says_what_is_there_and_draws(folder):
+    done = run(folder, "show", WEIGHTS, GRAPH, TABLE, "--scores", "picture.svg", "--json")
+    answer = json.loads(done.stdout)
+    assert (answer["heads"], answer["budget"], answer["method"]) == (1, 64, "one-hot")
+    assert "true edges" in (folder / "picture.svg").read_text()
+
+
+def test_made_files_follow_the_seed(folder):
+    for name, seed in (("a.csv", "1"), ("b.csv", "1"), ("c.csv", "2")):
+        run(folder, "make", "graph", "random", "--items", "50", "--edges", "70", "--seed", seed, "--out", name)
+    a, b, c = ((folder / name).read_text() for name in ("a.csv", "b.csv", "c.csv"))
+    assert a == b != c
+
+
+def test_help_and_version_load_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['headcount', '--help']\n"
+        "from headcount.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('torch', 'numpy', 'pandas', 'scipy', 'altair') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip().endswith("[]")
+    done = run(Path.cwd(), "--version")
+    assert done.stdout.startswith("headcount 0.")
