@@ -1,0 +1,51 @@
+"""Documents cannot drift: their code blocks run, and every symbol they name exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_code_blocks_run(document, tmp_path):
+    """Blocks marked `python` or `bash` run in order in one folder; `console` and `text` blocks are for reading."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for language, block in BLOCK.findall(document.read_text()):
+        command = [sys.executable, "-c", block] if language == "python" else ["bash", "-euc", block]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_symbol_in_the_paper_map_exists():
+    names = re.findall(r"`(headcount\.[\w.]+)`", (ROOT / "docs" / "paper-map.md").read_text())
+    assert len(names) > 10
+    for name in names:
+        module, target = name, []
+        while True:
+            try:
+                found = import_module(module)
+                break
+            except ModuleNotFoundError:
+                module, _, last = module.rpartition(".")
+                target.insert(0, last)
+        for attribute in target:
+            assert hasattr(found, attribute), name
+            found = getattr(found, attribute)
