@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from headcount.attention.recovery import Recovery as Recovery
     from headcount.attention.storage import load as load
     from headcount.attention.verification import verify as verify
+    from headcount.constructions.construct import construct as construct
     from headcount.errors import InputError as InputError
+    from headcount.errors import NoSolution as NoSolution
     from headcount.problem.contexts import ContextSampler as ContextSampler
     from headcount.problem.contexts import PairCounts as PairCounts
     from headcount.problem.contexts import labels as labels
@@ -30,19 +32,23 @@ if TYPE_CHECKING:
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
+    from headcount.theory.plan import capacity as capacity
+    from headcount.theory.plan import plan as plan
 
 _ROOMS = {
     "attention.key_query": ["KeyQuery"],
     "attention.recovery": ["Recovery"],
     "attention.storage": ["load"],
     "attention.verification": ["verify"],
-    "errors": ["InputError"],
+    "constructions.construct": ["construct"],
+    "errors": ["InputError", "NoSolution"],
     "problem.contexts": ["ContextSampler", "PairCounts", "labels"],
     "problem.edge_list": ["read_graph", "write_graph"],
     "problem.embeddings": ["binary_embeddings", "gaussian_embeddings", "one_hot_embeddings"],
     "problem.graph": ["Graph"],
     "problem.makers": ["permutation_graph", "random_graph", "regular_graph", "with_positions"],
     "problem.tables": ["load_embeddings", "save_embeddings"],
+    "theory.plan": ["capacity", "plan"],
 }
 _HOME = {name: f"headcount.{room}" for room, names in _ROOMS.items() for name in names}
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli import bounds, common, make, plan, show, tour, verify
-from headcount.errors import InputError
+from headcount.cli import audit, bounds, common, construct, make, plan, show, tour, verify
+from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
     name="headcount",
@@ -39,10 +39,13 @@ def _root(
 
 
 app.add_typer(make.app, name="make")
+app.command()(construct.construct)
 app.command()(verify.verify)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
+app.command()(audit.incoherence)
+app.command()(audit.noise)
 app.command()(tour.tour)
 
 
@@ -52,6 +55,8 @@ def run() -> None:
         app()
     except InputError as error:
         common.fail(str(error))
+    except NoSolution as answer:
+        common.fail(str(answer), code=1)
     except KeyboardInterrupt:
         common.fail("interrupted", code=130)
     except BrokenPipeError:

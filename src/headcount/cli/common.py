@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,18 @@ def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
 def notice(text: str) -> None:
     """Say something that is not the result: standard error, so that pipes stay clean."""
     typer.echo(text, err=True)
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """A function that shows where long work stands: one line that changes on a terminal, plain lines otherwise."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("…") as status:
+            yield status.update
+    else:
+        yield notice
 
 
 def fail(text: str, code: int = 2) -> None:

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
-from headcount.constructions.template import Signatures, fill, require_permutation, split_sources, transposed
+from headcount.constructions.template import Signatures, fill, inverter, require_permutation, split_sources
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 
 def one_hot(
-    graph: Graph, table: Float[Tensor, "items items"], key_dim: int, signatures: Signatures | None = None
+    graph: Graph, table: Float[Tensor, "items d_model"], key_dim: int, signatures: Signatures | None = None
 ) -> KeyQuery:
     """One head: k_j = w_j and q_i = w_{π(i)}; an edge scores ‖w‖², a non-edge a random inner product.
 
@@ -29,11 +29,5 @@ def one_hot(
     signatures = signatures or Signatures()
     if signatures.kind == "bernoulli" and not 0 < signatures.sparsity < 0.5:
         raise InputError(f"sparsity {signatures.sparsity} is outside (0, 1/2), which Algorithm 3 needs")
-    return fill(
-        table,
-        list(split_sources(graph, heads=1)),
-        signatures,
-        key_dim,
-        transposed(),
-        notes={"method": "one-hot"},
-    )
+    matchings = split_sources(graph, heads=1)
+    return fill(table, matchings, signatures, key_dim, inverter("transpose"), notes={"method": "one-hot"})

@@ -8,7 +8,9 @@ the rows of V_k and T_k are ever touched: O(|M_k|·d_model·d_k) a head, linear 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import Aggregation, KeyQuery
-from headcount.errors import InputError
+from headcount.errors import InputError, PreconditionWarning
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
@@ -58,16 +60,17 @@ class Signatures:
         return key_dim / 2 if self.kind == "rademacher" else (self.sparsity + self.sparsity**2) / 2 * key_dim
 
 
-def transposed(
-    scale: float = 1.0,
-) -> Callable[[Float[Tensor, "block d_model"]], Float[Tensor, "d_model block"]]:
-    """The paper's approximate inverse X_inv = Xᵀ/μ (Def. B.4; μ = 1 in Alg. 1)."""
-    return lambda rows: rows.T / scale
+def inverter(inverse: Inverse, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """How rows [block, d_model] are de-embedded to [d_model, block].
 
-
-def pseudo_inverse(rows: Float[Tensor, "block d_model"]) -> Float[Tensor, "d_model block"]:
-    """The block's own pseudo-inverse: within a block there is no leakage at all (δ_{i,s} = 0 for i, s ∈ V_k)."""
-    return torch.linalg.pinv(rows.double()).to(rows.dtype)
+    `transpose`: the paper's X_inv = Xᵀ/μ (Def. B.4; μ = 1 in Alg. 1). `pinv`: the block's own pseudo-inverse, which
+    leaves no leakage inside a block (δ_{i,s} = 0 for i, s ∈ V_k) and so needs far smaller widths.
+    """
+    if inverse == "transpose":
+        return lambda rows: rows.T / scale
+    if inverse == "pinv":
+        return lambda rows: torch.linalg.pinv(rows.double()).to(rows.dtype)
+    raise InputError(f"inverse {inverse!r} is unknown; use transpose or pinv")
 
 
 def fill(
@@ -75,7 +78,7 @@ def fill(
     matchings: Sequence[Matching],
     signatures: Signatures,
     key_dim: int,
-    invert: Callable[[Float[Tensor, "block d_model"]], Float[Tensor, "d_model block"]],
+    invert: Callable[[Tensor], Tensor],
     *,
     aggregation: Aggregation = "max",
     threshold: float | None = None,
@@ -84,23 +87,16 @@ def fill(
     """Weights of one head a matching."""
     if key_dim < 1:
         raise InputError(f"key_dim {key_dim} leaves no room for a signature; choose at least 1")
-    w = signatures.draw(len(table), key_dim)
-    queries = torch.zeros(max(len(matchings), 1), table.shape[1], key_dim, dtype=table.dtype)
+    w = signatures.draw(len(table), key_dim).to(table)
+    queries = table.new_zeros(max(len(matchings), 1), table.shape[1], key_dim)
     keys = torch.zeros_like(queries)
     for k, matching in enumerate(matchings):
-        sources, targets = torch.from_numpy(matching.sources), torch.from_numpy(matching.targets)
-        signed = w[targets].to(table.dtype)
-        queries[k] = invert(table[sources]) @ signed
-        keys[k] = invert(table[targets]) @ signed
+        sources, targets = (torch.from_numpy(part).to(table.device) for part in (matching.sources, matching.targets))
+        queries[k] = invert(table[sources]) @ w[targets]
+        keys[k] = invert(table[targets]) @ w[targets]
     tau = signatures.threshold(key_dim) if threshold is None else threshold
     described = {"signatures": signatures.kind, "seed": str(signatures.seed), **notes}
     return KeyQuery(queries, keys, tau, aggregation, notes=described)
-
-
-def split_sources(graph: Graph, heads: int) -> Iterator[Matching]:
-    """A permutation's edges in `heads` blocks of consecutive sources, sizes as equal as can be."""
-    for block in np.array_split(np.arange(graph.items), heads):
-        yield Matching(block, graph.targets[block])
 
 
 def require_permutation(graph: Graph, method: str) -> None:
@@ -108,5 +104,34 @@ def require_permutation(graph: Graph, method: str) -> None:
     if not graph.is_permutation:
         raise InputError(
             f"the {method} construction needs a permutation graph (one edge out of and into each item); "
-            "use method 'general-graph'"
+            "use method general-graph"
+        )
+
+
+def require_unit_norm(table: Float[Tensor, "items d_model"], method: str) -> None:
+    """Refuse a table whose rows are not of norm one, which Xᵀ as an inverse takes for granted."""
+    off = (table.double().norm(dim=1) - 1).abs()
+    if off.max() > 1e-3:
+        raise InputError(
+            f"the {method} construction needs rows of norm 1, row {int(off.argmax())} has {1 + float(off.max()):.4g}; "
+            "normalise the table, or use method general-embedding"
+        )
+
+
+def split_sources(graph: Graph, heads: int) -> list[Matching]:
+    """A permutation's edges in `heads` blocks of consecutive sources, sizes as equal as can be (Alg. 1, line 4)."""
+    if not 1 <= heads <= graph.items:
+        raise InputError(f"{heads} heads cannot share {graph.items} items; choose 1…{graph.items}")
+    return [Matching(block, graph.targets[block]) for block in np.array_split(np.arange(graph.items), heads)]
+
+
+def warn_narrow(table: Float[Tensor, "items d_model"], theorem: str, constant: float) -> None:
+    """Warn when d_model ≥ c₀ ln m fails for the measured c₀."""
+    items, d_model = table.shape
+    if d_model < constant * math.log(items):
+        warnings.warn(
+            f"{theorem} asks for d_model ≥ c₀ ln m, measured c₀ = {constant:.3g}: {d_model} < "
+            f"{constant * math.log(items):.3g}; no width may be enough with this inverse",
+            PreconditionWarning,
+            stacklevel=3,
         )

@@ -1,0 +1,264 @@
+"""One contract for every construction, and each one's own lines against a literal transcription."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount import (
+    ContextSampler,
+    Graph,
+    InputError,
+    binary_embeddings,
+    construct,
+    gaussian_embeddings,
+    one_hot_embeddings,
+    permutation_graph,
+    random_graph,
+    regular_graph,
+    verify,
+)
+from headcount.constructions.calibrate import calibrate, wilson
+from headcount.constructions.compressive import compressive
+from headcount.constructions.construct import METHODS, default_context_length, midpoint
+from headcount.constructions.general_embedding import general_embedding
+from headcount.constructions.general_graph import general_graph
+from headcount.constructions.one_hot import one_hot
+from headcount.constructions.packing import pack
+from headcount.constructions.softmax import softmax
+from headcount.constructions.template import Signatures
+from headcount.errors import NoSolution, PreconditionWarning
+
+
+def literal_templates(table, matchings, w):
+    """Alg. 1, lines 6–9 (and Alg. 5, lines 5–6) as printed: m × d_k templates, then W = Xᵀ W'."""
+    heads = []
+    for matching in matchings:
+        query = torch.zeros(len(table), w.shape[1])
+        key = torch.zeros(len(table), w.shape[1])
+        for i, j in zip(matching.sources.tolist(), matching.targets.tolist(), strict=True):
+            query[i] = w[j]
+            key[j] = w[j]
+        heads.append((table.T @ query, table.T @ key))
+    return heads
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(5, 40), st.integers(2, 12), st.integers(1, 6), st.integers(0, 99))
+def test_algorithm_1_line_by_line(items, d_model, key_dim, seed):
+    graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
+    weights = compressive(graph, table, key_dim, signatures=Signatures(seed=seed))
+    assert weights.heads == math.ceil(items / d_model)
+    assert weights.threshold == key_dim / 2
+    blocks = np.array_split(np.arange(items), weights.heads)
+    assert all(len(block) <= d_model for block in blocks)
+    w = Signatures(seed=seed).draw(items, key_dim)
+    assert set(w.unique().tolist()) <= {-1.0, 1.0}
+    for k, block in enumerate(blocks):
+        query, key = torch.zeros(items, key_dim), torch.zeros(items, key_dim)
+        for i in block:
+            query[i] = w[graph.targets[i]]
+            key[graph.targets[i]] = w[graph.targets[i]]
+        torch.testing.assert_close(weights.queries[k], table.T @ query)
+        torch.testing.assert_close(weights.keys[k], table.T @ key)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(4, 16), st.integers(0, 60), st.integers(2, 8), st.integers(0, 9))
+def test_algorithm_5_line_by_line(items, edges, d_model, seed):
+    graph = random_graph(items, min(edges, items * (items - 1)), seed)
+    table = gaussian_embeddings(items, d_model, seed)
+    weights = general_graph(graph, table, 3, signatures=Signatures(seed=seed))
+    heads = literal_templates(table, pack(graph, d_model), Signatures(seed=seed).draw(items, 3))
+    assert weights.threshold == 1.5
+    for k, (query, key) in enumerate(heads):
+        torch.testing.assert_close(weights.queries[k], query)
+        torch.testing.assert_close(weights.keys[k], key)
+
+
+def test_algorithm_3_with_bernoulli_signatures():
+    graph, table = permutation_graph(64, seed=1), one_hot_embeddings(64)
+    signatures = Signatures("bernoulli", 0.25, seed=0)
+    weights = one_hot(graph, table, 400, signatures)
+    assert weights.threshold == pytest.approx((0.25 + 0.25**2) / 2 * 400)
+    assert torch.equal(weights.keys[0], signatures.draw(64, 400))
+    assert torch.equal(weights.queries[0], weights.keys[0][graph.targets.copy()])
+    assert verify(weights, graph, table).exact
+
+
+def test_algorithm_4_scales_by_mu():
+    graph, table = permutation_graph(30, seed=1), binary_embeddings(30, 60, seed=1)
+    weights = general_embedding(graph, table, 5, heads=3, signatures=Signatures("bernoulli", 0.05))
+    squares = table.square().sum(1)
+    scale = float(squares.min() + squares.max()) / 2
+    w = Signatures("bernoulli", 0.05).draw(30, 5)
+    first = np.array_split(np.arange(30), 3)[0]
+    expected = table[first].T @ w[graph.targets[first]] / scale
+    torch.testing.assert_close(weights.queries[0], expected)
+    assert weights.threshold == pytest.approx((0.05 + 0.05**2) / 2 * 5)
+
+
+def test_signatures_are_prefixes_of_wider_ones():
+    for kind in ("rademacher", "bernoulli"):
+        wide = Signatures(kind, 0.3, seed=4).draw(20, 16)
+        assert torch.equal(Signatures(kind, 0.3, seed=4).draw(20, 5), wide[:, :5])
+        assert not torch.equal(Signatures(kind, 0.3, seed=5).draw(20, 16), wide)
+
+
+def test_pinv_leaves_no_leakage_inside_a_block():
+    graph, table = permutation_graph(24, seed=2), gaussian_embeddings(24, 16, seed=2).double()
+    weights = compressive(graph, table, 7, heads=3, inverse="pinv")
+    w = Signatures().draw(24, 7).double()
+    block = np.arange(8)
+    scores = weights.scores(table[block], table[graph.targets[block].copy()])[0]
+    expected = w[graph.targets[block].copy()] @ w[graph.targets[block].copy()].T
+    torch.testing.assert_close(scores, expected, rtol=1e-9, atol=1e-9)
+
+
+CONTRACT = [
+    ("one-hot", permutation_graph(40), one_hot_embeddings(40)),
+    ("compressive", permutation_graph(60), gaussian_embeddings(60, 40)),
+    ("general-embedding", permutation_graph(40), binary_embeddings(40, 1000, density=0.08)),
+    ("general-embedding", permutation_graph(50), 3.0 * gaussian_embeddings(50, 40)),
+    ("general-graph", regular_graph(24, 3), gaussian_embeddings(24, 30)),
+    ("general-graph", random_graph(30, 45), gaussian_embeddings(30, 24)),
+    ("general-graph", Graph.from_edges(20, [(0, t) for t in range(1, 20)]), gaussian_embeddings(20, 16)),
+    ("softmax", permutation_graph(48), gaussian_embeddings(48, 192)),
+]
+
+
+@pytest.mark.parametrize("inverse", ["transpose", "pinv"])
+@pytest.mark.parametrize(("method", "graph", "table"), CONTRACT)
+def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse):
+    weights = construct(graph, table, method, inverse=inverse)
+    assert weights.notes["method"] == method
+    contexts = None
+    if method == "softmax":
+        contexts = ContextSampler(graph, default_context_length(graph.items, weights.heads))
+    found = verify(weights, graph, table, contexts=contexts, samples=300)
+    assert found.exact
+    assert found.margin > 0
+    again = construct(graph, table, method, inverse=inverse)
+    assert torch.equal(again.queries, weights.queries)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(20, 60), st.integers(0, 1000), st.data())
+def test_exact_weights_are_right_in_every_context(items, seed, data):
+    """Monotonicity under context restriction (Section 4), on contexts of random length."""
+    graph, table = permutation_graph(items, seed), gaussian_embeddings(items, items, seed)
+    weights = construct(graph, table, inverse="pinv", seed=seed)
+    assert verify(weights, graph, table).exact
+    length = data.draw(st.integers(1, items))
+    rows = ContextSampler(graph, length).draw(20, seed=seed)
+    assert verify(weights, graph, table, contexts=rows).exact
+
+
+@pytest.mark.parametrize(
+    ("graph", "table", "method"),
+    [
+        (permutation_graph(9), one_hot_embeddings(9), "one-hot"),
+        (permutation_graph(9), gaussian_embeddings(9, 9), "compressive"),
+        (permutation_graph(9), 2 * gaussian_embeddings(9, 9), "general-embedding"),
+        (random_graph(9, 12), gaussian_embeddings(9, 9), "general-graph"),
+    ],
+)
+def test_auto_picks_the_construction_that_applies(graph, table, method):
+    with pytest.warns(PreconditionWarning) if method in ("compressive", "general-graph") else _no_warning():
+        assert construct(graph, table, key_dim=8).notes["method"] == method
+
+
+def _no_warning():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_a_given_size_is_built_as_asked_and_warned_about():
+    graph, table = permutation_graph(32), gaussian_embeddings(32, 8)
+    with pytest.warns(PreconditionWarning, match=r"Theorem 4\.1 asks for d_model ≥ c₀ ln m"):
+        weights = construct(graph, table, key_dim=5, heads=6)
+    assert (weights.heads, weights.key_dim, weights.threshold) == (6, 5, 2.5)
+
+
+def test_the_midpoint_has_the_largest_margin():
+    graph, table = permutation_graph(40), one_hot_embeddings(40)
+    weights = one_hot(graph, table, 40)
+    centred = midpoint(weights, graph, table)
+    margins = [verify(w, graph, table).margin for w in (weights, centred)]
+    assert margins[1] >= margins[0]
+    found = verify(centred, graph, table)
+    assert found.lowest_edge.score - centred.threshold == pytest.approx(
+        centred.threshold - found.highest_non_edge.score
+    )
+
+
+def test_a_search_that_fails_says_how_far_it_got():
+    graph, table = permutation_graph(200), gaussian_embeddings(200, 4)
+    with pytest.raises(NoSolution, match=r"no compressive weights were confirmed up to 50 × .* inverse pinv"):
+        construct(graph, table, heads=50, threshold="paper")
+
+
+def test_softmax_weights_are_construction_ii_read_by_softmax():
+    graph, table = permutation_graph(20), gaussian_embeddings(20, 16)
+    weights, base = softmax(graph, table, 6), compressive(graph, table, 6)
+    assert torch.equal(weights.queries, base.queries)
+    assert (weights.aggregation, weights.threshold) == ("softmax", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: construct(permutation_graph(4), gaussian_embeddings(5, 4)), "4 items, the table 5 rows"),
+        (lambda: construct(random_graph(5, 7), gaussian_embeddings(5, 4), "compressive"), "permutation graph"),
+        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), "one-hot"), "identity"),
+        (lambda: construct(permutation_graph(5), 2 * gaussian_embeddings(5, 4), "compressive"), "norm 1"),
+        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=0), "key_dim 0"),
+        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=2, heads=6), "6 heads"),
+        (lambda: construct(regular_graph(5, 3), gaussian_embeddings(5, 4), key_dim=2, heads=2), "degree 3"),
+        (
+            lambda: construct(
+                permutation_graph(5), 2 * gaussian_embeddings(5, 4), signatures="bernoulli", sparsity=0.2
+            ),
+            r"\(0, 1/20\]",
+        ),
+        (
+            lambda: construct(permutation_graph(5), one_hot_embeddings(5), signatures="bernoulli", sparsity=0.6),
+            r"\(0, 1/2\)",
+        ),
+        (lambda: construct(permutation_graph(3), torch.zeros(3, 2), "general-embedding"), "row 0 of the table is zero"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::headcount.errors.PreconditionWarning")
+def test_failed_preconditions_are_refused_by_name(build, sentence):
+    with pytest.raises(InputError, match=sentence):
+        build()
+
+
+def test_calibration_counts_what_verify_says():
+    found = calibrate("one-hot", 32, 32, trials=8, seed=3)
+    assert found.limit == 1.0
+    assert found.key_dim is not None
+    for row in found.rates.itertuples():
+        wins = 0
+        for trial in range(8):
+            graph, table = permutation_graph(32, 3 + trial), one_hot_embeddings(32)
+            weights = one_hot(graph, table, int(row.key_dim), Signatures(seed=3 + trial))
+            wins += verify(weights, graph, table).exact
+        assert wins == row.successes
+        assert (row.low, row.high) == wilson(wins, 8)
+    assert found.constant == pytest.approx(found.key_dim / math.log(32))
+
+
+def test_calibration_sees_where_no_width_is_enough():
+    assert calibrate("compressive", 64, 16, trials=5).limit == 0.0
+    assert calibrate("compressive", 64, 1024, heads=4, trials=5).limit == 1.0
+
+
+def test_every_method_has_a_builder():
+    assert set(METHODS) == {"one-hot", "compressive", "general-embedding", "general-graph", "softmax"}
