@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
+from headcount.cli.common import Json, Seed, emit, notice
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from headcount.attention.key_query import KeyQuery
+    from headcount.attention.recovery import Recovery
+    from headcount.problem.contexts import ContextSampler
     from headcount.problem.graph import Graph
+    from headcount.theory.softmax import SoftmaxCertificate
 
 Weights = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
 GraphFile = Annotated[Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")]
@@ -52,40 +55,92 @@ def verify(
     contexts: Annotated[
         Path | None, typer.Option(help="Check only these contexts: .npy, a row of item ids each.")
     ] = None,
+    context_length: Annotated[
+        int | None, typer.Option(help="Softmax: decide every context of this many items, not only drawn ones.")
+    ] = None,
+    search: Annotated[int, typer.Option(help="With --context-length: cases to look into before giving up.")] = 20_000,
     samples: Annotated[int, typer.Option(help="Softmax: how many contexts to draw.")] = 2000,
-    context_length: Annotated[int, typer.Option(help="Softmax: items in a drawn context.")] = 16,
     seed: Seed = 0,
     key: TableKey = None,
     json: Json = False,
 ) -> None:
-    """Do these weights recognise this graph? Exit code 0: yes, exactly; 1: no; 2: bad input.
+    """Do these weights recognise this graph? Exit code 0: yes, exactly; 1: no, or open; 2: bad input.
 
-    Max and sum weights are checked on all ordered pairs, hence for every context of every length.
-    Softmax weights are checked on contexts, drawn ones unless you give some.
+    Max and sum weights are checked on all ordered pairs, hence for every context of every length. Softmax weights
+    are checked on drawn contexts of 16 items, or on yours (--contexts). With --context-length the answer covers every
+    context of that length: certified, refuted (by a context that is shown) or open.
 
-    Example: headcount verify weights.safetensors graph.csv table.npy --json
+    \b
+    Example:
+      headcount verify weights.safetensors graph.csv table.npy --json
+      headcount verify softmax.safetensors graph.csv table.npy --context-length 16
     """
     from headcount.attention.verification import verify as run
-    from headcount.problem.contexts import ContextSampler
 
     if samples < 1:
         raise InputError(f"--samples {samples} checks nothing; choose at least 1")
+    if contexts is not None and context_length is not None:
+        raise InputError("--contexts and --context-length exclude each other; give one of them")
     loaded, read, rows = read_all(weights, graph, table, key)
-    chosen = None
-    if contexts is not None:
-        chosen = _read_contexts(contexts)
-    elif loaded.aggregation == "softmax":
-        chosen = ContextSampler(read, length=context_length)
+    certificate = _certificate(loaded, read, rows, context_length, search)
+    chosen = _read_contexts(contexts) if contexts is not None else _contexts(loaded, read, context_length, certificate)
     found = run(loaded, read, rows, contexts=chosen, samples=samples, seed=seed)
+    if json:
+        verdict = {"verdict": certificate and certificate.verdict, "certificate": certificate and certificate.as_dict()}
+        emit(found.as_dict() | verdict, True)
+    else:
+        _print(found, certificate)
+    sys.exit(0 if (certificate.verdict == "certified" if certificate else found.exact) else 1)
+
+
+def _certificate(
+    weights: KeyQuery, graph: Graph, table: Tensor, length: int | None, search: int
+) -> SoftmaxCertificate | None:
+    """The answer for every context of a length, where it is asked for and the length matters."""
+    from headcount.theory.softmax import softmax_certificate
+
+    if length is None:
+        return None
+    if weights.aggregation != "softmax":
+        notice(f"--context-length is not needed: under {weights.aggregation} all pairs decide every context")
+        return None
+    return softmax_certificate(weights, graph, table, length, search=search)
+
+
+def _contexts(
+    weights: KeyQuery, graph: Graph, length: int | None, certificate: SoftmaxCertificate | None
+) -> Tensor | ContextSampler | None:
+    """What softmax weights are checked on: the context that breaks them, or drawn ones."""
+    import torch
+
+    from headcount.problem.contexts import ContextSampler
+
+    if weights.aggregation != "softmax":
+        return None
+    if certificate and certificate.counterexample:
+        return torch.tensor([certificate.counterexample])
+    return ContextSampler(graph, length=length or min(16, graph.items))
+
+
+def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
     shown = found.as_dict()
-    if not json:
-        for name in ("lowest_edge", "highest_non_edge"):
-            pair = shown[name]
-            shown[name] = pair and f"{pair['score']:.6g} at ({pair['source']}, {pair['target']})"
-        if not found.contexts:
-            shown = {name: value for name, value in shown.items() if "contexts" not in name and "failure" not in name}
-    emit(shown, json, "exact" if found.exact else "not exact")
-    sys.exit(0 if found.exact else 1)
+    if not found.contexts:
+        shown = {name: value for name, value in shown.items() if "contexts" not in name and "failure" not in name}
+    if certificate:
+        title = {
+            "certified": "certified: every pair is decided rightly in every context of this length",
+            "refuted": "refuted: the counterexample is a context in which a pair is decided wrongly",
+            "open": "open: neither proof nor counterexample; a larger --search may decide",
+        }
+        emit(_readable_pairs(certificate.as_dict()), False, title[certificate.verdict])
+    emit(_readable_pairs(shown), False, "exact" if found.exact else "not exact")
+
+
+def _readable_pairs(shown: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: f"{value['score']:.6g} at ({value['source']}, {value['target']})" if isinstance(value, dict) else value
+        for name, value in shown.items()
+    }
 
 
 def _read_contexts(path: Path) -> Tensor:

@@ -91,9 +91,9 @@ def calibrate(
         return wins[key_dim] >= _TARGET * trials
 
     high = max(2, math.ceil(math.log(items)))
-    while not passes(high) and 2 * high <= _WIDEST:
-        high *= 2
-    low = high // 2
+    while not passes(high) and high < _WIDEST:
+        high = min(2 * high, _WIDEST)
+    low = max((width for width in wins if width < high), default=1)
     while wins[high] >= _TARGET * trials and high - low > max(1, high // 16):
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle, high)

@@ -1,0 +1,316 @@
+"""The softmax certificate against brute force over all contexts."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headcount.theory.softmax as softmax
+import headcount.theory.softmax_search as softmax_search
+from headcount import (
+    ContextSampler,
+    Graph,
+    InputError,
+    KeyQuery,
+    gaussian_embeddings,
+    permutation_graph,
+    save_embeddings,
+    verify,
+    write_graph,
+)
+from headcount.cli import main
+from headcount.theory.softmax import calibration, softmax_certificate
+from headcount.theory.softmax_bounds import Logits, bound_scores
+
+
+def ranges(weights: KeyQuery, table: torch.Tensor, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """min and max of A_ij over every context, as Eqs. (5)–(6) read; (inf, −inf) where no context holds the pair."""
+    rows, items = table.double().numpy(), len(table)
+    queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
+    logits = np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys) / np.sqrt(weights.widths)[:, None, None]
+    low, high = np.full((items, items), np.inf), np.full((items, items), -np.inf)
+    for context in combinations(range(items), length):
+        cell = np.ix_(context, context)
+        some = np.stack([head[cell] for head in logits])
+        powers = np.exp(some - some.max(axis=2, keepdims=True))
+        scores = (powers / powers.sum(axis=2, keepdims=True)).sum(axis=0)
+        low[cell], high[cell] = np.minimum(low[cell], scores), np.maximum(high[cell], scores)
+    return low, high
+
+
+def random_problem(seed: int) -> tuple[KeyQuery, Graph, torch.Tensor, int]:
+    """Softmax weights with uneven heads at some scale; the graph is random, or what they say in every context."""
+    rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    items = int(rng.integers(1, 8))
+    length = int(rng.integers(1, min(items, 5) + 1))
+    d_model = int(rng.integers(1, 5))
+    scale = float(rng.choice([0.1, 0.5, 2.0, 20.0]))
+    table = torch.randn(items, d_model, generator=generator, dtype=torch.float64)
+
+    def entries(width: int) -> torch.Tensor:
+        return torch.randn(d_model, width, generator=generator, dtype=torch.float64)
+
+    heads = [(entries(width) * scale, entries(width)) for width in rng.integers(1, 4, size=rng.integers(1, 4)).tolist()]
+    weights = KeyQuery.from_heads(heads, float(rng.uniform(0, len(heads))), "softmax")
+    low, high = ranges(weights, table, length)
+    if rng.random() < 0.5:  # a τ that no pair's range straddles, if there is one: then the answer is yes
+        ends = np.unique(np.concatenate([low[np.isfinite(low)], high[np.isfinite(low)]]))
+        middles = ((ends[1:] + ends[:-1]) / 2)[np.diff(ends) > 1e-6]
+        clear = [tau for tau in middles if not ((low <= tau) & (tau < high)).any()]
+        weights = replace(weights, threshold=float(rng.choice(clear))) if clear else weights
+    firm = np.isfinite(low) & (low > weights.threshold)
+    chosen = rng.random((items, items)) < 0.3 if rng.random() < 0.2 else firm
+    return weights, Graph.from_edges(items, np.argwhere(chosen)), table, length
+
+
+def truth_of(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int) -> tuple[float, float]:
+    """The least A_ij of an edge and the greatest of a non-edge."""
+    low, high = ranges(weights, table, length)
+    edge = np.zeros_like(low, dtype=bool)
+    edge[graph.sources, graph.targets] = True
+    return float(low[edge].min(initial=np.inf)), float(high[~edge].max(initial=-np.inf))
+
+
+def assert_sound(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int, search: int) -> str:
+    found = softmax_certificate(weights, graph, table, length, search=search)
+    edge, other = truth_of(weights, graph, table, length)
+    margin = min(edge - weights.threshold, weights.threshold - other)
+    if found.verdict == "certified":
+        assert margin > -1e-9
+        assert found.open_pairs == 0
+        assert found.margin >= 0
+    if found.verdict == "open":
+        assert found.open_pairs > 0
+        assert search < 20_000 or abs(margin) < 1e-9  # at this size the search decides everything but ties
+    assert (found.lowest_edge is None) == (edge == math.inf)
+    assert (found.highest_non_edge is None) == (other == -math.inf)
+    if found.lowest_edge:
+        assert found.lowest_edge.score <= edge + 1e-12
+    if found.highest_non_edge:
+        assert found.highest_non_edge.score >= other - 1e-12
+    assert found.margin <= margin + 1e-12
+    assert (found.counterexample is None) == (found.broken is None) == (found.verdict != "refuted")
+    if found.counterexample and found.broken:
+        assert margin < 1e-9
+        assert {found.broken.source, found.broken.target} <= set(found.counterexample)
+        checked = verify(weights, graph, table, contexts=torch.tensor([found.counterexample]))
+        assert not checked.exact
+        assert found.broken in (checked.lowest_edge, checked.highest_non_edge)
+        assert len(found.counterexample) == length
+    return found.verdict
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0, 5, 20_000]))
+def test_it_never_contradicts_brute_force(seed, search):
+    assert_sound(*random_problem(seed), search)
+
+
+def test_every_verdict_occurs():
+    """Over 200 fixed problems; some are certified only by the search."""
+    verdicts = {
+        search: Counter(assert_sound(*random_problem(seed), search) for seed in range(200)) for search in (0, 20_000)
+    }
+    assert verdicts[20_000]["certified"] > verdicts[0]["certified"] > 20
+    assert verdicts[20_000]["refuted"] > 20
+    assert verdicts[20_000]["open"] == 0
+    assert (verdicts[0]["refuted"], verdicts[0]["open"] > 20) == (0, True)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_bounds_hold_for_every_pair(seed):
+    weights, _, table, length = random_problem(seed)
+    low, high = ranges(weights, table, length)
+    bounds = bound_scores(Logits.of(weights, table, length), torch.arange(len(table)), length)
+    below, above = (part.numpy() for part in bounds)
+    exists = np.isfinite(low)
+    assert (below[exists] <= low[exists] + 1e-12).all()
+    assert (above[exists] >= high[exists] - 1e-12).all()
+    if weights.heads == 1 or length == len(table):  # one head, or one context: the worst cases are one
+        assert below[exists] == pytest.approx(low[exists], abs=1e-9)
+        assert above[exists] == pytest.approx(high[exists], abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [softmax_search.EdgeSearch, softmax_search.NonEdgeSearch])
+@pytest.mark.parametrize("length", [2, 3, 6, 8])
+def test_the_search_finds_the_threshold_at_which_a_pair_breaks(kind, length):
+    """Against brute force on one pair: just inside the true extreme it refutes, just outside it certifies."""
+    generator = torch.Generator().manual_seed(length)
+    table = torch.randn(9, 4, generator=generator, dtype=torch.float64)
+    parts = torch.randn(2, 5, 4, 2, generator=generator, dtype=torch.float64) * 2
+    weights = KeyQuery(parts[0], parts[1], 1.0, "softmax")
+    extremes = ranges(weights, table, length)
+    for source, target in [(0, 1), (3, 3), (5, 2)]:
+        extreme = float(extremes[0 if kind.edges else 1][source, target])
+        for shift, breaks in [(1e-3, kind.edges), (-1e-3, not kind.edges)]:
+            pair = torch.tensor([source]), torch.tensor([target])
+            finder = kind.of(Logits.of(weights, table, length), *pair, extreme + shift, length)
+            assert finder.run(5000).tolist() == [breaks]
+            assert (finder.broken is not None) == breaks
+
+
+@pytest.mark.parametrize("tiles", [(7, 300), (2**20, 2**21)])
+def test_larger_problems_agree_with_drawn_contexts(tiles, monkeypatch):
+    """24 items, 4 heads, ℓ = 6: around the τ where the answer changes, it is never open, and sampling never objects."""
+    monkeypatch.setattr(softmax, "_TILE", tiles[0])
+    monkeypatch.setattr(softmax, "_BATCH", tiles[1])
+    generator = torch.Generator().manual_seed(1)
+    parts = torch.randn(2, 4, 8, 4, generator=generator) * 1.2
+    graph, table = Graph.from_edges(24, []), gaussian_embeddings(24, 8)
+    weights = KeyQuery(parts[0], parts[1], 0.0, "softmax")
+    refuted, certified = 0.0, 4.0
+    while certified - refuted > 0.01:
+        weights = replace(weights, threshold=(refuted + certified) / 2)
+        found = softmax_certificate(weights, graph, table, 6)
+        sampled = verify(weights, graph, table, contexts=ContextSampler(graph, length=6), samples=500)
+        assert found.verdict != "open"
+        if found.verdict == "certified":
+            certified = weights.threshold
+            assert sampled.exact
+            assert 0 <= found.margin <= sampled.margin
+        else:
+            refuted = weights.threshold
+    assert 1 < certified < 4
+
+
+def peaked(graph: Graph, gap: float, threshold: float = 0.5) -> KeyQuery:
+    """One head on one-hot items: a target's logit is `gap`, any other 0."""
+    items = graph.items
+    wanted = torch.zeros(items, items, dtype=torch.float64)
+    wanted[torch.tensor(graph.sources), torch.tensor(graph.targets)] = gap * math.sqrt(items)
+    return KeyQuery(wanted[None], torch.eye(items, dtype=torch.float64)[None], threshold, "softmax")
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 12])
+def test_lemma_8_2_is_the_certificate_of_a_plain_gap(length):
+    graph, table = permutation_graph(12, seed=1), torch.eye(12, dtype=torch.float64)
+    found = softmax_certificate(peaked(graph, 3.0), graph, table, length)
+    if length > 1:
+        assert found.lowest_edge is not None
+        assert found.lowest_edge.score == pytest.approx(calibration(3.0, length), abs=1e-9)
+    # A source whose target is absent spreads its mass evenly: 1/ℓ ≤ τ from ℓ = 2 on, up to rounding.
+    assert found.verdict == {1: "refuted", 2: "open", 5: "certified", 12: "certified"}[length]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_lemma_8_2_is_implied_by_the_bound(seed):
+    """z_⋆ ≥ a and z_t ≤ b give 1/(1 + (ℓ − 1)e^(b − a)); each head's own worst context is no worse."""
+    weights, _, table, length = random_problem(seed)
+    logits = Logits.of(weights, table, length)
+    low, _ = bound_scores(logits, torch.arange(len(table)), length)
+    for i in range(len(table)):
+        for j in range(len(table)) if length > 1 else [i]:
+            rivals = [t for t in range(len(table)) if t != j]
+            rows = [logits.rows(head, torch.tensor([i]))[0] for head in range(weights.heads)]
+            gaps = [float(row[j] - row[rivals].max()) if rivals else 0.0 for row in rows]
+            assert low[i, j] >= sum(calibration(gap, length) for gap in gaps) - 1e-9
+
+
+def test_calibration_refuses_an_empty_context():
+    assert calibration(-1e6, 3) == pytest.approx(0)
+    assert calibration(1e6, 3) == 1
+    with pytest.raises(InputError, match="length = 0"):
+        calibration(1.0, 0)
+
+
+def test_ties_stay_open():
+    # One item alone: A_ii is exactly h = τ; no float can prove that it is not above.
+    weights = KeyQuery(torch.ones(2, 1, 1), torch.ones(2, 1, 1), threshold=2.0, aggregation="softmax")
+    for graph in (Graph.from_edges(1, []), Graph.from_edges(1, [(0, 0)])):
+        assert softmax_certificate(weights, graph, torch.ones(1, 1), 1).verdict == "open"
+
+
+def test_huge_logits_are_sound_or_refused():
+    graph, table = permutation_graph(8, seed=2), torch.eye(8, dtype=torch.float64)
+    assert softmax_certificate(peaked(graph, 1e5), graph, table, 4).verdict == "certified"
+    spread = replace(peaked(graph, 1e5), keys=torch.diag(torch.linspace(1, 2, 8).double())[None])
+    assert softmax_certificate(spread, graph, table, 4).verdict == "certified"
+    with pytest.raises(InputError, match="too much for float64"):
+        softmax_certificate(peaked(graph, 1e16), graph, table, 4)
+
+
+def test_a_graph_without_pairs_to_check_has_no_margin():
+    graph = Graph.from_edges(3, [(i, i) for i in range(3)])
+    weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.5, "softmax")
+    found = softmax_certificate(weights, graph, torch.ones(3, 2), 1)
+    assert (found.verdict, found.highest_non_edge, found.margin) == ("certified", None, pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    ("change", "length", "sentence"),
+    [
+        ({"aggregation": "max"}, 2, "use verify"),
+        ({}, 0, "choose 1…4"),
+        ({}, 5, "choose 1…4"),
+    ],
+)
+def test_bad_input_is_refused(change, length, sentence):
+    weights = replace(KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.5, "softmax"), **change)
+    with pytest.raises(InputError, match=sentence):
+        softmax_certificate(weights, permutation_graph(4), torch.ones(4, 2), length)
+    with pytest.raises(InputError, match="search = -1"):
+        softmax_certificate(
+            replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(4, 2), 2, search=-1
+        )
+    with pytest.raises(InputError, match="one row an item"):
+        softmax_certificate(replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(3, 2), 2)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """`headcount verify` in a folder with a graph, a table and softmax weights: (exit code, stdout, stderr)."""
+    graph, table = permutation_graph(12, seed=1), torch.eye(12)
+    write_graph(graph, tmp_path / "graph.csv")
+    save_embeddings(table, tmp_path / "table.npy")
+    peaked(graph, 4.0).save(tmp_path / "softmax.safetensors")
+    replace(peaked(graph, 4.0), aggregation="max").save(tmp_path / "max.safetensors")
+    monkeypatch.chdir(tmp_path)
+
+    def run(weights: str, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["headcount", "verify", weights, "graph.csv", "table.npy", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def test_verify_with_a_context_length(command):
+    code, stdout, _ = command("softmax.safetensors", "--context-length", "5", "--json")
+    answer = json.loads(stdout)
+    assert (code, answer["verdict"], answer["certificate"]["context_length"]) == (0, "certified", 5)
+    assert (answer["scope"], answer["contexts"], answer["exact"]) == ("sampled contexts", 2000, True)
+    assert 0 < answer["certificate"]["margin"] <= answer["margin"]
+    code, stdout, _ = command("softmax.safetensors", "--context-length", "1", "--json")
+    answer = json.loads(stdout)
+    assert (code, answer["verdict"], answer["scope"], answer["contexts"]) == (1, "refuted", "given contexts", 1)
+    assert len(answer["certificate"]["counterexample"]) == 1
+    code, stdout, _ = command("softmax.safetensors", "--context-length", "2", "--samples", "10", "--search", "0")
+    assert code == 1
+    assert stdout.startswith("open: ")
+    assert "sampled contexts" in stdout
+
+
+def test_verify_without_a_context_length_says_no_verdict(command):
+    code, stdout, _ = command("softmax.safetensors", "--json")
+    answer = json.loads(stdout)
+    assert (code, answer["verdict"], answer["certificate"], answer["scope"]) == (0, None, None, "sampled contexts")
+    code, stdout, stderr = command("max.safetensors", "--context-length", "5", "--json")
+    assert "not needed" in stderr
+    assert json.loads(stdout)["scope"] == "all pairs"
+    assert code == 0
+    code, _, stderr = command("softmax.safetensors", "--context-length", "5", "--contexts", "x.npy")
+    assert code == 2
+    assert "exclude each other" in stderr
