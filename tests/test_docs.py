@@ -49,3 +49,18 @@ def test_every_symbol_in_the_paper_map_exists():
         for attribute in target:
             assert hasattr(found, attribute), name
             found = getattr(found, attribute)
+
+
+def test_every_numbered_item_of_the_paper_is_on_the_map():
+    text = (ROOT / "docs" / "paper-map.md").read_text()
+    items = {
+        "Algorithm": ["1", "2", "3", "4", "5"],
+        "Theorem": ["4.1", "8.1", "9.2", "B.1", "B.2", "B.5", "B.9"],
+        "Lemma": ["8.2", "8.3", "9.3", "B.3", "B.8"],
+        "Definition": ["9.1", "B.4"],
+        "Corollary": ["B.6", "B.7", "B.10"],
+        "Proposition": ["8.4"],
+    }
+    for kind, numbers in items.items():
+        for number in numbers:
+            assert re.search(rf"{kind} {re.escape(number)}\b(?!\.\d)", text), f"{kind} {number}"

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
+    from headcount.theory.bounds import lower_bounds as lower_bounds
+    from headcount.theory.incoherence import incoherence as incoherence
     from headcount.theory.plan import capacity as capacity
     from headcount.theory.plan import plan as plan
+    from headcount.theory.softmax import softmax_certificate as softmax_certificate
 
 _ROOMS = {
     "attention.key_query": ["KeyQuery"],
@@ -48,7 +51,10 @@ _ROOMS = {
     "problem.graph": ["Graph"],
     "problem.makers": ["permutation_graph", "random_graph", "regular_graph", "with_positions"],
     "problem.tables": ["load_embeddings", "save_embeddings"],
+    "theory.bounds": ["lower_bounds"],
+    "theory.incoherence": ["incoherence"],
     "theory.plan": ["capacity", "plan"],
+    "theory.softmax": ["softmax_certificate"],
 }
 _HOME = {name: f"headcount.{room}" for room, names in _ROOMS.items() for name in names}
 

@@ -15,7 +15,7 @@ from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from headcount.theory.architectures import Audit
-    from headcount.theory.plan import Plan
+    from headcount.theory.plan import Plan, Row
 
 Items = Annotated[int | None, typer.Option(help="Items m: the vertices of the graph.")]
 Edges = Annotated[int | None, typer.Option(help="Relations m'; without them the graph is a permutation.")]
@@ -109,8 +109,8 @@ def _show_plan(answer: Plan) -> None:
         ("law", "D_K", "h × d_k", "params", "flops/\ntoken", "bytes", "bits/\nparam"),
         [
             (
-                row.name if row.kind == "lower bound" else row.kind,
-                budget_cell(signs[row.kind], row.budget, row.proved or row.kind == "trained law"),
+                _label(row),
+                budget_cell(signs[row.kind], row.budget, row.sure or row.kind == "trained law"),
                 f"{row.heads:,} × {row.key_dim:,}" if row.heads else "any",
                 short(row.parameters),
                 short(row.flops_per_token),
@@ -119,8 +119,12 @@ def _show_plan(answer: Plan) -> None:
             )
             for row in answer.rows
         ],
-        [(row.name if row.kind == "lower bound" else row.kind, row.reason) for row in answer.rows],
+        [(_label(row), row.reason) for row in answer.rows],
     )
+
+
+def _label(row: Row) -> str:
+    return row.kind if row.kind == "trained law" else row.name
 
 
 def _show_audit(audit: Audit) -> None:

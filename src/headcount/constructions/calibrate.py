@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.constructions.construct import Request, Threshold
-from headcount.constructions.packing import pack
+from headcount.constructions.packing import pack, pack_evenly
 from headcount.constructions.template import Inverse, Matching, Signatures, fill, inverter, split_sources
 from headcount.errors import InputError
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings
@@ -81,7 +81,7 @@ def calibrate(
         raise InputError(f"one-hot tables have d_model = items; give --d-model {items}")
     report = progress or (lambda line: None)
     requests = [_draw(method, items, d_model, degree, inverse, threshold, seed + trial) for trial in range(trials)]
-    limit = sum(request.settled(_without_width(request, heads)) is not None for request in requests)
+    limit = sum(_separates_without_width(request, heads) for request in requests)
     report(f"infinite width: {limit} of {trials} separate")
     wins: dict[int, int] = {}
 
@@ -154,11 +154,19 @@ class _Orthogonal(Signatures):
         return 0.5
 
 
+def _separates_without_width(request: Request, heads: int | None) -> bool:
+    """Whether raw scores separate all pairs in the limit; softmax reads the scores of Construction II."""
+    raw = replace(request, method="compressive") if request.method == "softmax" else request
+    return raw.settled(_without_width(raw, heads)) is not None
+
+
 def _without_width(request: Request, heads: int | None) -> KeyQuery:
     """The construction in the limit d_k → ∞, scores divided by d_k."""
     graph, table = request.graph, request.table
-    matchings = pack(graph, table.shape[1]) if request.method == "general-graph" else None
-    matchings = matchings or split_sources(graph, heads or -(-graph.items // table.shape[1]))
+    if request.method == "general-graph":
+        matchings = pack_evenly(graph, heads) if heads else pack(graph, table.shape[1])
+    else:
+        matchings = split_sources(graph, heads or -(-graph.items // table.shape[1]))
     scale = balanced_scale(table) if request.method == "general-embedding" else 1.0
     parts = [_orthogonal_head(table, matching, request.inverse, scale) for matching in matchings]
     return KeyQuery.from_heads([(part.queries[0], part.keys[0]) for part in parts], threshold=0.5)

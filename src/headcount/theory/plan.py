@@ -14,7 +14,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import Family, check_bits, check_sizes, log2_graphs, lower_bounds, warren_bits
 from headcount.theory.footprint import footprint, parameters
 from headcount.theory.laws import BUDGET, HEADS, TrainedLaw
-from headcount.theory.upper import UpperBound, best_upper_bound
+from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
 Variant = Literal["max", "softmax"]
 
@@ -33,7 +33,7 @@ class Row:
     bytes: int
     bits_per_parameter: float  # log2(number of graphs)/(2·d_model·D_K)
     interval: tuple[float, float] | None
-    proved: bool  # by a theorem whose condition holds at these sizes, with a constant that is known
+    sure: bool  # the condition holds at these sizes, and the constant is proved or measured
     reason: str
 
 
@@ -92,10 +92,10 @@ def plan(
     family = family_of(items, edges, max_degree)
     bits = log2_graphs(items, edges, family)
 
-    def row(kind, name, budget, proved, reason, heads=None, key_dim=None, interval=None) -> Row:
+    def row(kind, name, budget, sure, reason, heads=None, key_dim=None, interval=None) -> Row:
         cost = footprint(d_model, budget, dtype=dtype)
         costs = (cost.parameters, cost.projection_flops, cost.bytes, bits / (2 * d_model * budget))
-        return Row(kind, name, heads, key_dim, budget, *costs, interval, proved, reason)
+        return Row(kind, name, heads, key_dim, budget, *costs, interval, sure, reason)
 
     options = {"bits_per_parameter": bits_per_parameter, "margin": margin, "aggregation": variant}
     rows = [
@@ -110,7 +110,11 @@ def plan(
         reason = _construction_reason(upper, edges, d_model, max_degree)
         split = upper.heads, upper.key_dim
         rows.append(row("construction", upper.name, upper.budget, upper.sure, reason, *split))
-    return Plan(items, edges, d_model, variant, family, bits, tuple(rows), _advice(rows, variant, upper))
+    if variant == "max" and d_model < items:
+        better = pseudo_inverse(items, edges, d_model, max_degree)
+        split = better.heads, better.key_dim
+        rows.append(row("construction", better.name, better.budget, better.sure, better.basis, *split))
+    return Plan(items, edges, d_model, variant, family, bits, tuple(rows), _advice(rows, variant))
 
 
 def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
@@ -151,7 +155,7 @@ def _construction_reason(upper: UpperBound, edges: int, d_model: int, max_degree
     return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
 
 
-def _advice(rows: list[Row], variant: Variant, upper: UpperBound | None) -> str:
+def _advice(rows: list[Row], variant: Variant) -> str:
     floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
     trained = next(row for row in rows if row.kind == "trained law")
     heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"
@@ -159,10 +163,13 @@ def _advice(rows: list[Row], variant: Variant, upper: UpperBound | None) -> str:
     text = f"{start} {heads} of width {trained.key_dim} (D_K = {trained.budget:,})"
     if floor.budget > 1:
         text += f"; the {floor.name} rules out D_K < {floor.budget:,}"
-    if upper is None:
+    built = [row for row in rows if row.kind == "construction"]
+    if not built:
         return f"{text}; the paper has no softmax construction beyond permutations."
-    doubt = "" if upper.sure else ", which is not certain"
-    return f"{text}; the {upper.name} construction takes {upper.budget:,}{doubt}."
+    sure = [row for row in built if row.sure]
+    best = min(sure or built, key=lambda row: row.budget)
+    doubt = "" if sure else ", which is not certain"
+    return f"{text}; the {best.name} construction takes {best.budget:,}{doubt}."
 
 
 def capacity(

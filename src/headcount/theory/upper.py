@@ -280,6 +280,26 @@ def softmax_advantage(items: int, d_model: int) -> float:
     return items / d_model / log(items)
 
 
+def pseudo_inverse(
+    items: int, edges: int, d_model: int, max_degree: int | None = None, *, constant: float | None = None
+) -> UpperBound:
+    """Construction IV with each block's pseudo-inverse, blocks of d_model/4 edges and τ at the midpoint: measured only.
+
+    h = max(4⌈m'/d_model⌉, Δ), d_k = C·ln m. No theorem covers it; `construct(..., inverse="pinv")` verifies it.
+
+    >>> bound = pseudo_inverse(1024, 1024, 256, constant=3)
+    >>> bound.heads, bound.key_dim  # ⌈3·6.931⌉
+    (16, 21)
+    """
+    check_sizes(items, edges, d_model)
+    degree = ceil(edges / items) if max_degree is None else max_degree
+    check_degree(items, edges, degree)
+    width, origin = _width("pseudo-inverse", constant, log(items))
+    condition, met = _wide_enough("pseudo-inverse", items, d_model)
+    heads = max(4 * ceil(edges / d_model), degree)
+    return UpperBound("pseudo-inverse", heads, width, "docs/constants.md", _degree(degree), condition, met, origin)
+
+
 def best_upper_bound(
     items: int,
     edges: int | None,
