@@ -16,8 +16,11 @@ def graphs(draw, max_items=10):
 
 
 @st.composite
-def problems(draw, aggregations=("max", "sum"), max_items=10):
-    """(weights, graph, table) with uneven heads; coarse entries make ties at the threshold common."""
+def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
+    """(weights, graph, table) with uneven heads; coarse entries make ties at the threshold common.
+
+    `scales` are exponents: table, queries and keys are multiplied by powers of two drawn from them, τ accordingly.
+    """
     graph = draw(graphs(max_items))
     d_model = draw(st.integers(1, 4))
     seed = draw(st.integers(0, 2**32 - 1))
@@ -30,9 +33,13 @@ def problems(draw, aggregations=("max", "sum"), max_items=10):
             return torch.randint(-2, 3, shape, generator=generator).to(dtype)
         return torch.randn(shape, generator=generator, dtype=dtype)
 
-    table = entries(graph.items, d_model)
+    sizes = [draw(st.sampled_from(scales)) for _ in range(3)]
+    if any(sizes):
+        dtype = torch.float64
+    table = entries(graph.items, d_model) * 2.0 ** sizes[0]
     widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-    heads = [(entries(d_model, width), entries(d_model, width)) for width in widths]
+    heads = [(entries(d_model, width) * 2.0 ** sizes[1], entries(d_model, width) * 2.0 ** sizes[2]) for width in widths]
     threshold = float(draw(st.integers(-3, 3))) if coarse else draw(st.floats(-2, 2))
+    threshold *= 2.0 ** (2 * sizes[0] + sizes[1] + sizes[2])
     weights = KeyQuery.from_heads(heads, threshold, draw(st.sampled_from(aggregations)))
     return weights, graph, table

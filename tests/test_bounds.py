@@ -78,6 +78,46 @@ def test_regular_count_is_a_lower_bound(items, degree):
     assert 0.7 * exact - 0.5 <= bound <= exact + 1e-12
 
 
+def _bounded_graphs(items: int, edges: int, degree: int) -> int:
+    """Count by rows: 0/1 matrices with zero diagonal, `edges` ones and no row or column sum above `degree`."""
+    others = [[j for j in range(items) if j != i] for i in range(items)]
+
+    @cache
+    def count(row: int, missing: int, left: tuple[int, ...]) -> int:
+        if row == items:
+            return int(missing == 0)
+        return sum(
+            count(row + 1, missing - size, tuple(free - (j in chosen) for j, free in enumerate(left)))
+            for size in range(min(degree, missing) + 1)
+            for chosen in combinations(others[row], size)
+            if all(left[j] for j in chosen)
+        )
+
+    return count(0, edges, (degree,) * items)
+
+
+@pytest.mark.parametrize(
+    ("items", "edges", "degree"),
+    [(m, e, r) for m in (3, 4, 5) for r in range(1, m) for e in range(r, r * m + 1)],
+)
+def test_bounded_count_is_a_lower_bound(items, edges, degree):
+    bound = log2_graphs(items, edges, "bounded", max_degree=degree)
+    exact = math.log2(_bounded_graphs(items, edges, degree))
+    assert 0.6 * exact - 0.5 <= bound <= exact + 1e-12
+
+
+def test_bounded_counts_by_hand_and_between_their_neighbours():
+    partial = math.comb(1000, 999) ** 2 * math.factorial(999)  # loops allowed
+    assert math.log2(partial) - 2 < log2_graphs(1000, 999, "bounded", max_degree=1) < math.log2(partial)
+    every = log2_graphs(1000, 5000, "graph")
+    found = [log2_graphs(1000, 5000, "bounded", max_degree=degree) for degree in (5, 6, 10, 40, 400, 999)]
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(log2_graphs(1000, 5000, "regular"))
+    assert found[-1] == pytest.approx(every)
+    assert all(bits > 0.85 * every for bits in found[2:])
+    assert log2_graphs(10**7, 10**8, "bounded", max_degree=10**6) < log2_graphs(10**7, 10**8, "graph")
+
+
 def test_regular_count_is_close_for_large_graphs():
     degree, items = 8, 1024  # O'Neil's asymptotic count
     asymptotic = math.lgamma(degree * items + 1) - 2 * items * math.lgamma(degree + 1)
@@ -255,6 +295,9 @@ def test_ten_million_items_are_finite_and_quick():
         ({"items": 8, "edges": 12, "family": "regular"}, "degree × items"),
         ({"items": 8, "d_model": 0}, "d_model = 0"),
         ({"items": 8, "heads": 0}, "heads = 0"),
+        ({"items": 8, "heads": -4, "aggregation": "softmax"}, "heads = -4"),
+        ({"items": 8, "edges": 7, "family": "bounded"}, "pass max_degree"),
+        ({"items": 8, "edges": 9, "family": "bounded", "max_degree": 1}, "max_degree = 1"),
         ({"items": 8, "bits_per_parameter": 0}, "bits = 0"),
         ({"items": 8, "bits_per_parameter": math.nan}, "bits = nan"),
         ({"items": 8, "margin": 1.5}, "margin = 1.5"),

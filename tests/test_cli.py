@@ -57,6 +57,16 @@ def folder(tmp_path_factory) -> Path:
     newer = {**bad, "version": "99"}
     save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "newer.safetensors", newer)
     np.save(path / "twice.npy", np.array([[0, 1], [2, 2]]))
+    (path / "wide.csv").write_text("source,target\n0,1,2\n1,2,3\n")
+    (path / "logic.csv").write_text("source,target\nTrue,False\n")
+    (path / "edges.csv.gz").write_bytes(b"\x1f\x8b")
+    with (path / "zip.npy").open("wb") as file:
+        np.savez(file, a=table)
+    np.save(path / "long.npy", table.astype(np.longdouble))
+    listed = {**metadata, "widths": "[3]", "notes": "[1]"}
+    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "notes.safetensors", listed)
+    endless = {**metadata, "widths": "[3]", "notes": "{}", "threshold": "inf"}
+    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "endless.safetensors", endless)
     return path
 
 
@@ -66,7 +76,7 @@ BAD_INPUT = {
     "a folder": (["verify", ".", GRAPH, TABLE], "is a folder"),
     "duplicate edge": (
         ["verify", WEIGHTS, "duplicate.csv", TABLE],
-        "duplicate.csv: edge (0, 1) is given twice",
+        "duplicate.csv, line 3: edge (0, 1) stands in line 2 already",
     ),
     "id out of range": (["verify", WEIGHTS, "outside.csv", TABLE], "outside.csv, line 3"),
     "negative id": (["verify", WEIGHTS, "negative.csv", TABLE], "negative.csv, line 2"),
@@ -75,6 +85,25 @@ BAD_INPUT = {
     "words for ids": (["verify", WEIGHTS, "words.csv", TABLE], "words.csv, line 3: 'one,2'"),
     "fractions for ids": (["verify", WEIGHTS, "fraction.csv", TABLE], "fraction.csv, line 2"),
     "three columns": (["verify", WEIGHTS, "three.csv", TABLE], "three.csv, line 3"),
+    "three columns from the first": (["verify", WEIGHTS, "wide.csv", TABLE], "wide.csv, line 2"),
+    "words that pandas would take": (["verify", WEIGHTS, "logic.csv", TABLE], "logic.csv, line 2: 'True,False'"),
+    "a compressed graph": (["verify", WEIGHTS, "edges.csv.gz", TABLE], "use .csv or .tsv"),
+    "an archive of tables": (["verify", WEIGHTS, GRAPH, "zip.npy"], "zip.npy: not a whole .npy array"),
+    "numbers beyond 64 bits": (["verify", WEIGHTS, GRAPH, "long.npy"], "at most 64 bits"),
+    "notes that are none": (["show", "notes.safetensors"], "not a whole weights file"),
+    "an endless threshold": (["show", "endless.safetensors"], "the threshold is inf"),
+    "a picture not asked for": (["show", WEIGHTS, GRAPH, TABLE], "add --scores"),
+    "a negative seed": (["make", "graph", "permutation", "--items", "4", "--seed", "-1", "--out", "x.csv"], "seed -1"),
+    "too many items": (["make", "graph", "permutation", "--items", "10000000000", "--out", "x.csv"], "too many"),
+    "an unknown option": (["verify", "--nope"], "No such option: --nope; see --help"),
+    "an unknown command": (["nonsense"], "No such command 'nonsense'"),
+    "a missing option": (["make", "graph", "permutation"], "Missing option '--items'"),
+    "construct nothing": (["construct"], "give a graph and a table"),
+    "calibrate nothing": (["construct", "--trials", "3", "--method", "compressive"], "--trials needs"),
+    "both contexts and length": (
+        ["verify", WEIGHTS, GRAPH, TABLE, "--contexts", "twice.npy", "--context-length", "3"],
+        "exclude each other",
+    ),
     "a blank line": (["verify", WEIGHTS, "gap.csv", TABLE], "gap.csv, line 3"),
     "an id beyond 64 bits": (["verify", WEIGHTS, "huge.csv", TABLE], "huge.csv, line 2"),
     "too few rows": (["verify", WEIGHTS, GRAPH, "short.npy"], "graph.csv, line"),
@@ -215,3 +244,19 @@ def test_help_and_version_load_nothing_heavy():
     assert done.stdout.strip().endswith("[]")
     done = run(Path.cwd(), "--version")
     assert done.stdout.startswith("headcount 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "--items", "60", "--d-model", "8", "--heads", "2", "--key-dim", "3"],
+        ["contexts", "--items", "32", "--count", "100"],
+        ["packing", "--items", "50", "--edges", "200", "--block", "8"],
+    ],
+)
+def test_benchmarks_run_small(folder, words):
+    done = run(folder, "bench", *words, "--repeats", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    timings = [value for name, value in json.loads(done.stdout).items() if "second" in name]
+    assert timings
+    assert all(value > 0 for value in timings)

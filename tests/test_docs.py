@@ -34,6 +34,11 @@ def test_code_blocks_run(document, tmp_path):
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
+def test_the_readme_has_something_to_run():
+    languages = [language for language, _ in BLOCK.findall((ROOT / "README.md").read_text())]
+    assert {"python", "bash"} <= set(languages)
+
+
 def test_every_symbol_in_the_paper_map_exists():
     names = re.findall(r"`(headcount\.[\w.]+)`", (ROOT / "docs" / "paper-map.md").read_text())
     assert len(names) > 10

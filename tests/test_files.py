@@ -91,3 +91,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write_half()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_blank_line_at_the_end_is_no_edge(tmp_path):
+    (tmp_path / "g.csv").write_text("source,target\n0,1\n\n\n")
+    assert read_graph(tmp_path / "g.csv").pairs.tolist() == [[0, 1]]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    write_graph(read_graph(_edge(tmp_path)), tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "source,target\n0,1\n"
+
+
+def _edge(folder):
+    (folder / "edge.csv").write_text("source,target\n0,1\n")
+    return folder / "edge.csv"
+
+
+def test_devices_are_not_replaced():
+    with pytest.raises(InputError, match="no regular file"), replacing("/dev/null"):
+        pass

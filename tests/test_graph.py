@@ -111,10 +111,13 @@ def test_positions_follow_the_definition(graph, length, offsets):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Graph.from_edges(0, []), "at least 1 item"),
+        (lambda: Graph.from_edges(0, []), "1 to 3037000499 items"),
         (lambda: Graph.from_edges(2, [(0, 2)]), "edge 1 .* outside 0…1"),
         (lambda: Graph.from_edges(2, [(0, 1), (0, 1)]), r"edge \(0, 1\) is given twice"),
+        (lambda: Graph.from_edges(2**40, [(2**39, 5)]), "1 to 3037000499 items"),
         (lambda: permutation_graph(0), "too few"),
+        (lambda: permutation_graph(10**20), "too many"),
+        (lambda: permutation_graph(4, seed=-1), "seed -1"),
         (lambda: regular_graph(4, 4), "choose 1…3"),
         (lambda: random_graph(3, 7), "choose 0…6"),
         (lambda: with_positions(permutation_graph(2), 0), "no position"),
@@ -123,3 +126,7 @@ def test_positions_follow_the_definition(graph, length, offsets):
 def test_impossible_graphs_are_refused(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+def test_ids_out_of_range_are_no_edges():
+    assert not Graph.from_edges(3, [(1, 0)]).has_edges([0, 1, 5], [3, -3, 0]).any()

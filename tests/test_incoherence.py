@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations, product
-from math import log
+from math import inf, log, nan
 
 import numpy as np
 import pytest
@@ -147,8 +147,12 @@ def test_impossible_blocks_and_tables_are_refused():
             incoherence(torch.eye(2), block)
     with pytest.raises(InputError, match="zero"):
         largest_block(torch.zeros(2, 2))
-    with pytest.raises(InputError, match="positive"):
-        incoherence(torch.eye(2), 1, -1.0)
+    for scale in (-1.0, inf, nan):
+        with pytest.raises(InputError, match="positive"):
+            incoherence(torch.eye(2), 1, scale)
+    for name, value in product(("c_diagonal", "c_leakage", "c_cross"), (-1.0, inf, nan)):
+        with pytest.raises(InputError, match=name):
+            largest_block(torch.eye(2), **{name: value})
 
 
 def test_the_command(tmp_path):
@@ -163,5 +167,6 @@ def test_the_command(tmp_path):
     save_embeddings(torch.ones(8, 2), path)
     plain = CliRunner().invoke(app, [str(path)], catch_exceptions=False)
     assert "no block size" in plain.output
-    with pytest.raises(InputError, match="--scale"):
-        CliRunner().invoke(app, [str(path), "--scale", "0"], catch_exceptions=False)
+    for option, value in product(("--scale", "--c-diagonal", "--c-leakage", "--c-cross"), ("0", "inf", "nan")):
+        with pytest.raises(InputError, match=f"{option} {float(value)}"):
+            CliRunner().invoke(app, [str(path), option, value], catch_exceptions=False)

@@ -76,7 +76,7 @@ def test_padding_never_counts():
     [
         (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), 0.0, widths=(2,)), "non-zero columns"),
         (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), 0.0, widths=(4,)), "widths"),
-        (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), float("nan")), "NaN"),
+        (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), float("nan")), "threshold is nan"),
         (lambda: KeyQuery(torch.full((1, 1, 1), torch.nan), torch.ones(1, 1, 1), 0.0), "NaN"),
         (lambda: KeyQuery.from_heads([], 0.0), "at least one head"),
         (

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from headcount import InputError, gaussian_embeddings
 from headcount.cli import audit
-from headcount.constructions.template import Matching, Signatures, fill, inverter
+from headcount.constructions.template import Matching, Signatures, fill, inverter, split_sources
+from headcount.problem.makers import permutation_graph
 from headcount.report.noise_chart import draw_noise, gaps_by_budget, n3_by_block
 from headcount.report.score_matrix import save_chart
 from headcount.theory import noise
@@ -224,3 +225,21 @@ def test_the_command(tmp_path):
     assert (tmp_path / "n.png").stat().st_size > 10_000
     plain = CliRunner().invoke(app, words[:6], catch_exceptions=False)
     assert "n3" in plain.output
+
+
+def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items():
+    app = typer.Typer()
+    app.command()(audit.noise)
+    words = ["--items", "33", "--d-model", "8", "--key-dim", "4", "--json"]
+    found = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).output)
+    assert (found["heads"], found["block"]) == (5, 7)  # no block above d_model
+
+
+def test_gaps_are_those_of_all_pairs():
+    gaps = gaps_by_budget(24, 8, heads=(3,), budgets=(12,), seed=1).set_index("budget")["gap"]
+    graph, table = permutation_graph(24, 1), gaussian_embeddings(24, 8, 1)
+    weights = fill(table, split_sources(graph, 3), Signatures(seed=1), 4, inverter("transpose"), notes={})
+    scores = weights.scores(table, table).amax(0).double()
+    edge = torch.zeros(24, 24, dtype=torch.bool)
+    edge[graph.sources.copy(), graph.targets.copy()] = True
+    assert gaps[12.0] == pytest.approx(float(scores[edge].min() - scores[~edge].max()) / 4, abs=1e-5)

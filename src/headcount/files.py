@@ -7,8 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -24,7 +28,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    path = Path(path)
+    path = Path(path).resolve()
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is no regular file; choose another path")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
     except OSError as error:
@@ -40,9 +46,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise InputError(f"{path}: cannot write ({error.strerror}); free some space or choose another path") from None
+        reason = error.strerror or error
+        raise InputError(f"{path}: cannot write ({reason}); free some space or choose another path") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def save_tensors(
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a `.safetensors` file, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with replacing(path) as temporary:
+        try:
+            save_file({name: part.cpu().contiguous() for name, part in tensors.items()}, temporary, metadata)
+        except SafetensorError as error:
+            raise OSError(str(error)) from None
 
 
 def _umask() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,8 +48,8 @@ class KeyQuery:
         if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
             raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
         object.__setattr__(self, "threshold", float(self.threshold))
-        if self.threshold != self.threshold:
-            raise InputError("the threshold is NaN; give a number")
+        if not math.isfinite(self.threshold):
+            raise InputError(f"the threshold is {self.threshold}; give a finite number")
         widths = tuple(int(width) for width in self.widths) or (self.queries.shape[2],) * self.heads
         object.__setattr__(self, "widths", widths)
         if len(widths) != self.heads or not all(1 <= width <= self.queries.shape[2] for width in widths):
@@ -107,8 +108,9 @@ class KeyQuery:
     ) -> Float[Tensor, "*batch heads a b"]:
         """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for embedding rows x (sources) and y (targets)."""
         self.require_width(sources.shape[-1])
-        queries = sources.unsqueeze(-3) @ self.queries.to(sources.dtype)
-        keys = targets.unsqueeze(-3) @ self.keys.to(targets.dtype)
+        dtype = torch.promote_types(sources.dtype, torch.float32)
+        queries = sources.to(dtype).unsqueeze(-3) @ self.queries.to(dtype)
+        keys = targets.to(dtype).unsqueeze(-3) @ self.keys.to(dtype)
         return queries @ keys.mT
 
     def aggregate(self, scores: Float[Tensor, "*batch heads a b"]) -> Float[Tensor, "*batch a b"]:
@@ -138,7 +140,8 @@ class KeyQuery:
         """
         from headcount.attention.tiles import Projections
 
-        yield from Projections.of(self, table).tiles(table.dtype, tile)
+        for rows, columns, scores in Projections.of(self, table).tiles(table.dtype, tile):
+            yield rows, columns, scores.clone()  # the pass reuses its buffer
 
     def require_width(self, d_model: int) -> None:
         """Refuse embeddings of another width."""

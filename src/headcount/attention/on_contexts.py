@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +11,12 @@ from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rounding import ErrorBound, Judge
+from headcount.attention.rounding import ErrorBound, Judge, tamed, untamed
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
 from headcount.problem.contexts import labels
 from headcount.problem.graph import Graph
-from headcount.shapes import Float, Int
+from headcount.shapes import Bool, Float, Int
 
 
 def checked_contexts(contexts: Int[Tensor, "count length"], graph: Graph) -> Int[Tensor, "count length"]:
@@ -35,17 +36,13 @@ def verify_contexts(
 ) -> Recovery:
     """Check every ordered pair of every given context."""
     truth = labels(graph, contexts)
-    scores, error = _context_scores(weights, table, contexts)
     if weights.aggregation == "softmax":
+        scores = _context_scores(weights, table, contexts)
+        error = _softmax_error(weights, table.double(), contexts.shape[1])
         # Exponentials cannot be decided exactly: a score within its error bound of τ counts as wrong.
-        wrong = torch.where(truth, scores <= weights.threshold + error, scores > weights.threshold - error)
+        wrong = ~torch.where(truth, scores > weights.threshold + error, scores <= weights.threshold - error)
     else:
-        judge = Judge.of(weights, table)
-        pairs = (
-            contexts[:, :, None].expand_as(truth).flatten(),
-            contexts[:, None, :].expand_as(truth).flatten(),
-        )
-        wrong = judge.predicted(scores.flatten(), *pairs).view_as(truth) ^ truth
+        scores, error, wrong = _decided(weights, table, contexts, truth)
     failed = int(wrong.flatten(1).any(1).sum())
     return summarise(
         weights,
@@ -64,17 +61,33 @@ def verify_contexts(
     )
 
 
+def _decided(
+    weights: KeyQuery, table: Tensor, contexts: Int[Tensor, "count length"], truth: Bool[Tensor, "count length length"]
+) -> tuple[Float[Tensor, "count length length"], float, Bool[Tensor, "count length length"]]:
+    """Max and sum: scores, the bound on their error, and which pairs are decided wrongly, beyond rounding."""
+    weights, table, exponent = tamed(weights, table)
+    judge = Judge.of(weights, table)
+    pairs = tuple(part.expand_as(truth).flatten() for part in (contexts[:, :, None], contexts[:, None, :]))
+    scores = judge.parts.at(*pairs)
+    wrong = judge.predicted(scores, *pairs).view_as(truth) ^ truth
+    scores = (scores * untamed(1.0, exponent)).view_as(truth)
+    return scores, untamed(judge.bound.float64, exponent), wrong
+
+
 def _context_scores(
     weights: KeyQuery, table: Tensor, contexts: Int[Tensor, "count length"]
-) -> tuple[Float[Tensor, "count length length"], float]:
-    """Aggregated scores of every pair in every context in float64, and a bound on their error."""
+) -> Float[Tensor, "count length length"]:
+    """Σ_k softmax of every pair in every context in float64."""
     length = contexts.shape[1]
-    chunk = max(1, 2**22 // (weights.heads * length * max(length, weights.key_dim)))
+    chunk = max(1, 2**22 // (length * max(weights.heads * max(length, weights.key_dim), weights.d_model)))
     rows, double = table.double(), weights.to(dtype=torch.float64)
     parts = []
     for some in contexts.split(chunk):
-        parts.append(double.aggregate(double.scores(rows[some], rows[some])))
-    return torch.cat(parts), _softmax_error(weights, rows, length)
+        logits = double.scores(rows[some], rows[some])
+        if not logits.isfinite().all():
+            raise InputError("the scores overflow float64; scale the weights or the table down")
+        parts.append(double.aggregate(logits))
+    return torch.cat(parts)
 
 
 def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], length: int) -> float:
@@ -83,13 +96,13 @@ def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], leng
     Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the sum of ℓ terms
     and the sum over h heads add a few units in the last place each. Probabilities sum to at most h.
     """
-    if weights.aggregation != "softmax":
-        return 0.0
     plain = replace(weights, aggregation="max")
     parts = Projections.of(plain, rows)
     logit_error = ErrorBound.of_scores(plain, rows, parts).float64 + 2.0**-51 * max(
         float(q.norm(dim=1).max() * k.norm(dim=1).max()) for q, k in zip(parts.queries, parts.keys, strict=True)
     )
+    if not np.isfinite(logit_error) or logit_error > 300:
+        return math.inf  # nothing is decided
     return weights.heads * (float(np.expm1(2 * logit_error)) + (length + weights.heads + 16) * 2.0**-52)
 
 

@@ -7,7 +7,8 @@ is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,9 @@ from headcount.shapes import Bool, Float, Int
 _UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 _TINY = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # flushing to zero costs at most this
 _SLACK = 1 + 1e-6  # covers the rounding of the bounds themselves
+_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the tame range
+_TAME = 2.0**200  # with all entries within this of 1, no float64 step overflows and no norm underflows
+_CHUNK = 4096  # pairs decided by Python integers at a time
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,16 @@ class ErrorBound:
             query_norm, key_norm = _largest_norm(query), _largest_norm(key)
             # Errors of the projections themselves, as row norms: |x|·|W| has norm at most ‖x‖‖W‖_F.
             drift = _gamma(rows.shape[1], torch.float64) * row_norm
-            query_drift, key_drift = (drift * float(part.norm()) for part in (query_weights, key_weights))
+            query_drift, key_drift = (drift * _norm(part) + _FLUSHED for part in (query_weights, key_weights))
             projected = query_drift * (key_norm + key_drift) + query_norm * key_drift
             width = query.shape[1]
             # In float32 rounding the projections counts as two more roundings a term.
             double = projected + _product_error(width, query_norm, key_norm, torch.float64)
             single = projected + _product_error(width + 2, query_norm, key_norm, torch.float32)
-            if query_norm * key_norm > 1e37:  # float32 could overflow
-                single = math.inf
-            bounds.append((0.0 if exact[0] else double * _SLACK, 0.0 if exact[1] else single * _SLACK))
+            if max(query_norm, key_norm, query_norm * key_norm) > 1e37:  # float32 could overflow
+                bounds.append((0.0 if exact[0] else double * _SLACK, math.inf))
+            else:
+                bounds.append((0.0 if exact[0] else double * _SLACK, 0.0 if exact[1] else single * _SLACK))
         return cls(*(max(column) for column in zip(*bounds, strict=True)))
 
 
@@ -73,9 +78,6 @@ class Judge:
     @classmethod
     def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Judge:
         parts = Projections.of(weights, table)
-        for part in (*parts.queries, *parts.keys):
-            if not part.isfinite().all():
-                raise InputError("the scores overflow float64; scale the weights or the table down")
         return cls(weights, table, parts, ErrorBound.of_scores(weights, table, parts))
 
     def predicted(
@@ -112,20 +114,61 @@ def predicted_exactly(
     targets: Int[Tensor, " pairs"],
 ) -> Bool[Tensor, " pairs"]:
     """Whether each pair's score is above τ in exact rational arithmetic; for the few pairs that need it."""
-    left, right = sources.cpu().numpy(), targets.cpu().numpy()
-    rows, row_exponent = _integers(table)
     query_weights, query_exponent = _integers(weights.queries)
     key_weights, key_exponent = _integers(weights.keys)
-    used_left, left = np.unique(left, return_inverse=True)
-    used_right, right = np.unique(right, return_inverse=True)
-    heads = []
-    for query, key in zip(query_weights, key_weights, strict=True):
-        products = (rows[used_left] @ query)[left] * (rows[used_right] @ key)[right]
-        heads.append(products.sum(axis=1))
-    scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
-    unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
-    above = [int(score) * unit > Fraction(weights.threshold) for score in scores]
+    above = []
+    for left, right in zip(sources.cpu().split(_CHUNK), targets.cpu().split(_CHUNK), strict=True):
+        used, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+        rows, row_exponent = _integers(table[torch.from_numpy(used).to(table.device)])
+        heads = []
+        for query, key in zip(query_weights, key_weights, strict=True):
+            products = (rows @ query)[places[: left.numel()]] * (rows @ key)[places[left.numel() :]]
+            heads.append(products.sum(axis=1))
+        scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
+        unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
+        above += [int(score) * unit > Fraction(weights.threshold) for score in scores]
     return torch.tensor(above, dtype=torch.bool, device=sources.device)
+
+
+def tamed(
+    weights: KeyQuery, table: Float[Tensor, "items d_model"]
+) -> tuple[KeyQuery, Float[Tensor, "items d_model"], int]:
+    """The same problem with entries of a size that float64 can multiply, and e: scores are 2ᵉ times the new ones.
+
+    Scaling by powers of two changes no digit. Entries within 2^±200 are left alone.
+    """
+    parts = (table, weights.queries, weights.keys)
+    exponents = [_tame_exponent(part) for part in parts]
+    if not any(exponents):
+        return weights, table, 0
+    rows, queries, keys = (_shifted(part.double(), -exponent) for part, exponent in zip(parts, exponents, strict=True))
+    total = 2 * exponents[0] + exponents[1] + exponents[2]
+    threshold = _shifted(torch.tensor(weights.threshold, dtype=torch.float64), -total)
+    return replace(weights, queries=queries, keys=keys, threshold=float(threshold)), rows, total
+
+
+def untamed(score: float, exponent: int) -> float:
+    """A score of the tamed problem at its original size."""
+    try:
+        return math.ldexp(score, exponent)
+    except OverflowError:
+        raise InputError("the scores overflow float64; scale the weights or the table down") from None
+
+
+def _shifted(values: Tensor, exponent: int) -> Tensor:
+    """values·2^exponent, refused where float64 cannot hold that."""
+    half = exponent // 2  # in two steps: the factor alone may be out of range
+    moved = values * 2.0**half * 2.0 ** (exponent - half)
+    if not torch.equal(moved * 2.0**-half * 2.0 ** (half - exponent), values):
+        raise InputError(
+            "the weights, the table and the threshold differ in size by more than float64 can hold; scale them"
+        )
+    return moved
+
+
+def _tame_exponent(values: Tensor) -> int:
+    peak = float(values.abs().max())
+    return 0 if peak == 0 or 1 / _TAME < peak < _TAME else math.frexp(peak)[1]
 
 
 def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:
@@ -138,7 +181,17 @@ def _gamma(terms: int, dtype: torch.dtype) -> float:
 
 
 def _largest_norm(rows: Float[Tensor, "items _"]) -> float:
-    return float(rows.norm(dim=1).max()) * _SLACK
+    return _scaled(rows, lambda part: part.norm(dim=1).max())
+
+
+def _norm(values: Tensor) -> float:
+    return _scaled(values, torch.Tensor.norm)
+
+
+def _scaled(values: Tensor, norm: Callable[[Tensor], Tensor]) -> float:
+    """A norm that neither underflows nor overflows on the way, rounded up."""
+    peak = float(values.abs().max())
+    return float(norm(values / peak)) * peak * _SLACK if peak else 0.0
 
 
 def _exact_dtypes(
@@ -146,11 +199,12 @@ def _exact_dtypes(
 ) -> tuple[bool, bool]:
     """Whether float64 and float32 compute every score without any rounding.
 
-    They do when all numbers are integers times a power of two (the grid) and no partial sum needs more
-    than 53 or 24 bits on it: one-hot, binary and signature matrices.
+    They do when all numbers are integers times a power of two (the grid), no partial sum needs more than 53 or 24
+    bits on it, and the grid is not too fine for the exponent range: one-hot, binary and signature matrices.
     """
     query_grid, key_grid = row_grid * _grid(query_weights), row_grid * _grid(key_weights)
-    if not (query_grid and key_grid and query_grid * key_grid):
+    finest = min(query_grid, key_grid, query_grid * key_grid)
+    if finest < 2.0**-1000:
         return False, False
     scores = _largest_norm(query) * _largest_norm(key) / (query_grid * key_grid)
     if scores >= 2.0**53:
@@ -159,7 +213,7 @@ def _exact_dtypes(
     projected = mass * max(float(query_weights.abs().max()) / query_grid, float(key_weights.abs().max()) / key_grid)
     entries = max(float(query.abs().max()) / query_grid, float(key.abs().max()) / key_grid)
     double = projected < 2.0**53
-    return double, double and max(entries, scores) < 2.0**24
+    return double, double and max(entries, scores) < 2.0**24 and finest > 2.0**-120
 
 
 def _grid(values: Tensor) -> float:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
-from headcount.files import existing_file, replacing
+from headcount.files import existing_file, save_tensors
 
 _FORMAT = "headcount-key-query"
 _VERSION = 1
@@ -30,9 +29,7 @@ def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
         "widths": json.dumps(weights.widths),
         "notes": json.dumps(dict(weights.notes)),
     }
-    tensors = {"queries": weights.queries.cpu().contiguous(), "keys": weights.keys.cpu().contiguous()}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata)
+    save_tensors(path, {"queries": weights.queries, "keys": weights.keys}, metadata)
 
 
 def load(path: str | os.PathLike[str]) -> KeyQuery:
@@ -51,9 +48,9 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
                 threshold=float(metadata["threshold"]),
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
-                notes=json.loads(metadata["notes"]),
+                notes={str(name): str(text) for name, text in json.loads(metadata["notes"]).items()},
             )
-    except (SafetensorError, KeyError, json.JSONDecodeError, TypeError) as error:
+    except (SafetensorError, KeyError, json.JSONDecodeError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
     except InputError as error:
         raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
@@ -62,4 +59,6 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
 
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        raise InputError("the weights are complex; they must be real")
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()

@@ -44,19 +44,19 @@ class Projections:
         keys = [part.to(dtype).T.contiguous() for part in self.keys]
         items, device = len(queries[0]), queries[0].device
         best, part = (torch.empty(min(size, items) ** 2, dtype=dtype, device=device) for _ in range(2))
-        with full_precision():
-            for top in range(0, items, size):
-                rows = slice(top, min(top + size, items))
-                for left in range(0, items, size):
-                    columns = slice(left, min(left + size, items))
-                    shape = (rows.stop - rows.start, columns.stop - columns.start)
-                    tile = best[: shape[0] * shape[1]].view(shape)
-                    head = part[: shape[0] * shape[1]].view(shape)
+        for top in range(0, items, size):
+            rows = slice(top, min(top + size, items))
+            for left in range(0, items, size):
+                columns = slice(left, min(left + size, items))
+                shape = (rows.stop - rows.start, columns.stop - columns.start)
+                tile = best[: shape[0] * shape[1]].view(shape)
+                head = part[: shape[0] * shape[1]].view(shape)
+                with full_precision():
                     torch.mm(queries[0][rows], keys[0][:, columns], out=tile)
                     for query, key in zip(queries[1:], keys[1:], strict=True):
                         torch.mm(query[rows], key[:, columns], out=head)
                         torch.maximum(tile, head, out=tile)
-                    yield rows, columns, tile
+                yield rows, columns, tile
 
     def at(self, sources: Int[Tensor, " pairs"], targets: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
         """Scores of chosen pairs in float64."""

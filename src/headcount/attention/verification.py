@@ -18,7 +18,7 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.on_contexts import checked_contexts, verify_contexts
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rounding import ErrorBound, Judge, cuts
+from headcount.attention.rounding import ErrorBound, Judge, cuts, tamed, untamed
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.graph import Graph
@@ -55,11 +55,7 @@ def verify(
     >>> found.exact, found.margin
     (True, 0.5)
     """
-    if len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
-        )
-    weights.require_width(table.shape[1])
+    _check(weights, graph, table, contexts, samples, precision)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     weights, table = weights.to(device), table.to(device)
@@ -72,7 +68,33 @@ def verify(
     return verify_contexts(weights, graph, table, rows.to(device), sampled)
 
 
+def _check(
+    weights: KeyQuery,
+    graph: Graph,
+    table: Tensor,
+    contexts: Tensor | ContextSampler | None,
+    samples: int,
+    precision: str,
+) -> None:
+    """Refuse what cannot be verified, in words."""
+    if table.ndim != 2 or len(table) != graph.items:
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
+        )
+    weights.require_width(table.shape[1])
+    if not table.isfinite().all():
+        raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
+    if precision not in ("auto", "float32", "float64"):
+        raise InputError(f"precision {precision!r} is unknown; use auto, float32 or float64")
+    if samples < 1:
+        raise InputError(f"{samples} samples check nothing; choose at least 1")
+    if isinstance(contexts, ContextSampler) and contexts.graph.items != graph.items:
+        raise InputError(f"the sampler draws from {contexts.graph.items} items, the graph has {graph.items}")
+
+
 def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str) -> Recovery:
+    original = weights
+    weights, table, exponent = tamed(weights, table)
     judge = Judge.of(weights, table)
     dtype = _choose_dtype(precision, graph.items**2 * weights.budget, judge.bound)
     size = _TILE if table.device.type == "cpu" else 4 * _TILE
@@ -94,16 +116,17 @@ def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision:
             sources, targets = rows.start + suspects // width, columns.start + suspects % width
             false_positives += int(judge.predicted(flat[suspects], sources, targets).sum())
     found = judge.predicted(edge_scores, edges.sources, edges.targets)
+    error = judge.bound.float64 + (2 * judge.bound.float32 if dtype == torch.float32 else 0.0)
     return summarise(
-        weights,
+        original,
         scope="all pairs",
         pairs=graph.items**2,
         hits=int(found.sum()),
         false_positives=false_positives,
         false_negatives=graph.edges - int(found.sum()),
-        lowest_edge=_lowest_edge(judge, edge_scores, edges),
-        highest_non_edge=_highest_non_edge(judge, peaks) if graph.edges < graph.items**2 else None,
-        score_error=judge.bound.float64 + (2 * judge.bound.float32 if dtype == torch.float32 else 0.0),
+        lowest_edge=_lowest_edge(judge, edge_scores, edges, exponent),
+        highest_non_edge=_highest_non_edge(judge, peaks, exponent) if graph.edges < graph.items**2 else None,
+        score_error=untamed(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
     )
 
@@ -137,34 +160,33 @@ class _Peaks:
 
     slack: float
     highest: float = float("-inf")
-    pairs: list[tuple[int, int]] = field(default_factory=list)
+    pairs: list[tuple[float, int, int]] = field(default_factory=list)
 
     def see(self, peak: float, rows: slice, columns: slice, flat: Float[Tensor, " tile"]) -> None:
         if peak > self.highest - self.slack:
             row, column = divmod(int(flat.argmax()), columns.stop - columns.start)
-            self.pairs.append((rows.start + row, columns.start + column))
+            self.pairs.append((peak, rows.start + row, columns.start + column))
             self.highest = max(self.highest, peak)
 
 
 def _choose_dtype(precision: str, work: float, bound: ErrorBound) -> torch.dtype:
-    if precision not in ("auto", "float32", "float64"):
-        raise InputError(f"precision {precision!r} is unknown; use auto, float32 or float64")
     if precision == "float64" or not np.isfinite(bound.float32):
         return torch.float64
     return torch.float32 if precision == "float32" or work > _DOUBLE_WORK else torch.float64
 
 
-def _lowest_edge(judge: Judge, scores: Tensor, edges: _EdgesByTile) -> Extreme | None:
+def _lowest_edge(judge: Judge, scores: Tensor, edges: _EdgesByTile, exponent: int) -> Extreme | None:
     if not scores.numel():
         return None
     near = scores.topk(min(_NEAR, scores.numel()), largest=False).indices
     again = judge.parts.at(edges.sources[near], edges.targets[near])
     best = near[again.argmin()]
-    return Extreme(float(again.min()), int(edges.sources[best]), int(edges.targets[best]))
+    return Extreme(untamed(float(again.min()), exponent), int(edges.sources[best]), int(edges.targets[best]))
 
 
-def _highest_non_edge(judge: Judge, peaks: _Peaks) -> Extreme:
-    sources, targets = torch.tensor(peaks.pairs[-_NEAR:], device=judge.table.device).unbind(1)
+def _highest_non_edge(judge: Judge, peaks: _Peaks, exponent: int) -> Extreme:
+    near = [(source, target) for _, source, target in sorted(peaks.pairs, reverse=True)[:_NEAR]]
+    sources, targets = torch.tensor(near, device=judge.table.device).unbind(1)
     again = judge.parts.at(sources, targets)
     best = int(again.argmax())
-    return Extreme(float(again[best]), int(sources[best]), int(targets[best]))
+    return Extreme(untamed(float(again[best]), exponent), int(sources[best]), int(targets[best]))

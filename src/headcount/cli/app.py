@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from headcount.cli import audit, bounds, common, construct, make, plan, show, tour, verify
+from headcount.cli import audit, bench, bounds, common, construct, make, plan, show, tour, verify
 from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ def _root(
 
 
 app.add_typer(make.app, name="make")
+app.add_typer(bench.app, name="bench")
 app.command()(construct.construct)
 app.command()(verify.verify)
 app.command()(show.show)
@@ -51,23 +53,30 @@ app.command()(tour.tour)
 
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has gone ends us as it ends other tools
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except InputError as error:
         common.fail(str(error))
     except NoSolution as answer:
         common.fail(str(answer), code=1)
     except KeyboardInterrupt:
         common.fail("interrupted", code=130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except (MemoryError, OSError) as error:
         common.fail(f"the system refused: {error or 'out of memory'}")
     except Exception as error:
-        if os.environ.get("HEADCOUNT_DEBUG"):
-            raise
-        common.fail(
-            f"internal error ({type(error).__name__}: {error}); set HEADCOUNT_DEBUG=1 for the traceback and report it",
-            code=70,
-        )
+        _fail_otherwise(error)
+
+
+def _fail_otherwise(error: Exception) -> NoReturn:
+    name = type(error).__name__
+    if name == "Abort":
+        common.fail("interrupted", code=130)
+    if name == "NoArgsIsHelpError":  # the help has been printed
+        sys.exit(2)
+    if message := getattr(error, "format_message", None):  # a usage error, whichever click it comes from
+        common.fail(f"{message().rstrip('.')}; see --help")
+    if os.environ.get("HEADCOUNT_DEBUG"):
+        raise error
+    common.fail(f"internal error ({name}: {error}); set HEADCOUNT_DEBUG=1 for the traceback and report it", code=70)

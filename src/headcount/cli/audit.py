@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import log
+from math import ceil, inf, log
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,10 +36,11 @@ def incoherence(
     from headcount.theory.incoherence import incoherence as measure
     from headcount.theory.incoherence import largest_block
 
+    _check_positive("--scale", scale, "the scale divides the Gram matrix")
+    for name, constant in (("--c-diagonal", c_diagonal), ("--c-leakage", c_leakage), ("--c-cross", c_cross)):
+        _check_positive(name, constant, "it bounds what Theorem B.5 allows")
     rows = load_embeddings(table, key)
     items, d_model = rows.shape
-    if scale is not None and not scale > 0:
-        raise InputError(f"--scale {scale}: the scale divides the Gram matrix; choose a positive number")
     if items > _MANY:
         notice(f"{items:,} items make {items**2:,} inner products; this takes minutes")
     growth = log(max(items, 2))
@@ -49,6 +50,11 @@ def incoherence(
     result["c_cross_needed"] = found.cross_leakage * growth
     result["largest_block"] = largest_block(rows, c_diagonal, c_leakage, c_cross, found.scale)
     emit(result if json else _in_words(result), json, f"restricted self-incoherence at block size {found.block}")
+
+
+def _check_positive(option: str, value: float | None, why: str) -> None:
+    if value is not None and not 0 < value < inf:
+        raise InputError(f"{option} {value}: {why}; choose a positive number")
 
 
 def _in_words(result: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +74,7 @@ def _in_words(result: dict[str, Any]) -> dict[str, Any]:
 def noise(
     items: Annotated[int, typer.Option(help="Items m of a random permutation.")] = 2048,
     d_model: Annotated[int, typer.Option(help="Width of the Gaussian table.")] = 256,
-    heads: Annotated[int | None, typer.Option(help="Heads h; by default m/d_model.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads h; by default ⌈m/d_model⌉.")] = None,
     key_dim: Annotated[int, typer.Option(help="Width d_k of a head.")] = 64,
     seed: Seed = 0,
     chart: Annotated[Path | None, typer.Option(help="Draw Section 5 here (.png, .svg or .pdf).")] = None,
@@ -78,7 +84,7 @@ def noise(
 
     Example: headcount noise --items 2048 --d-model 256 --key-dim 64 --chart noise.png
     """
-    heads = max(round(items / max(d_model, 1)), 1) if heads is None else heads
+    heads = _usual_heads(items, d_model) if heads is None else heads
     result = _measure_noise(items, d_model, heads, key_dim, seed)
     parts = {
         name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, its mean given X at most {part['max_mean']:.4g}"
@@ -89,6 +95,11 @@ def noise(
         _draw(items, d_model, seed, chart)
         result["chart"] = shown["chart"] = str(chart)
     emit(result if json else shown, json, "signal and noise of the compressive construction")
+
+
+def _usual_heads(items: int, d_model: int) -> int:
+    """⌈m/d_model⌉, as in Algorithm 1 where d_model does not divide m."""
+    return max(ceil(items / max(d_model, 1)), 1)
 
 
 def _measure_noise(items: int, d_model: int, heads: int, key_dim: int, seed: int) -> dict[str, Any]:
@@ -127,7 +138,7 @@ def _draw(items: int, d_model: int, seed: int, out: Path) -> None:
     from headcount.report.noise_chart import draw_noise, gaps_by_budget, n3_by_block
     from headcount.report.score_matrix import save_chart
 
-    share = max(round(items / d_model), 1)
+    share = _usual_heads(items, d_model)
     heads = sorted({1, max(share // 4, 1), max(share // 2, 1), share, min(2 * share, items)})
     budgets = [max(items // 4, heads[-1]) * 2**power for power in range(5)]
     widths = sorted({max(d_model // 4, 1), d_model})

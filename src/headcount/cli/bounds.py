@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from math import inf
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -17,12 +17,10 @@ from headcount.cli.plan import (
     Margin,
     MaxDegree,
     Width,
-    budget_cell,
-    describe,
     one_of,
-    print_table,
     resolve_sizes,
 )
+from headcount.cli.tables import budget_cell, describe, print_table
 
 if TYPE_CHECKING:
     from headcount.theory.bounds import LowerBound
@@ -49,9 +47,12 @@ def bounds(
       headcount bounds --items 512 --d-model 16 --heads 1
       headcount bounds --items 128 --degree 8 --d-model 32 --json
     """
-    from headcount.theory.bounds import Aggregation, heads_bound, lower_bounds
+    from headcount.theory.bounds import Aggregation, check_heads, heads_bound, lower_bounds
     from headcount.theory.plan import family_of
+    from headcount.theory.upper import softmax_advantage
 
+    if heads is not None:
+        check_heads(heads)
     items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
     family = family_of(items, items if edges is None else edges, max_degree)
     lower = lower_bounds(
@@ -59,6 +60,7 @@ def bounds(
         edges,
         d_model,
         family=family,
+        max_degree=max_degree,
         heads=heads,
         bits_per_parameter=bits,
         margin=margin,
@@ -71,33 +73,46 @@ def bounds(
         "d_model": d_model,
         "variant": variant,
         "family": family,
+        "max_degree": max_degree,
         "bits": lower[0].bits,
         "heads_at_least": heads_bound(lower[0].bits, items, d_model) if variant == "max" else 1,
         "lower": [asdict(bound) for bound in lower],
-        "upper": [asdict(bound) | {"budget": bound.budget} for bound in upper],
+        "upper": [asdict(bound) | {"budget": bound.budget, "sure": bound.sure} for bound in upper],
+        "softmax_advantage": softmax_advantage(items, d_model) if variant == "softmax" and len(upper) > 1 else None,
     }
     if as_json:
         common.emit(result, True)
     else:
-        title = f"{describe(items, edges or items, family, lower[0].bits)}, d_model = {d_model:,}, {variant}"
-        _show(title, result["heads_at_least"], heads, lower, upper)
+        named = describe(items, edges or items, family, max_degree, lower[0].bits)
+        _show(f"{named}, d_model = {d_model:,}, {variant}", _advice(result, heads, lower, upper), lower, upper)
 
 
 def _upper_bounds(
     items: int, edges: int | None, d_model: int, max_degree: int | None, variant: str
 ) -> list[UpperBound]:
-    """The construction that applies, and one head in the same template beside it; sum has no construction."""
-    from headcount.theory.upper import best_upper_bound, single_head
+    """The construction that applies, and what stands beside it; sum has no construction but a single head.
+
+    Beside a permutation's: one head in the same template, and the tables of Corollaries B.6–B.7 where they need
+    another budget. Under max, the pseudo-inverse construction too.
+    """
+    from headcount.theory import upper
 
     if variant == "sum":
-        return [single_head(items, d_model)] if edges in (None, items) else []
-    best = best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
-    if best is None:
-        return []
-    return [best, single_head(items, d_model)] if best.name == "compressive" else [best]
+        return [upper.single_head(items, d_model)] if edges in (None, items) and max_degree in (None, 1) else []
+    best = upper.best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
+    found = [] if best is None else [best]
+    if best is not None and best.name == "compressive":
+        tables = upper.gaussian_embedding(items, d_model), upper.binary_embedding(items, d_model)
+        found += [bound for bound in tables if bound.budget != best.budget]
+        found.append(upper.single_head(items, d_model))
+    if best is not None and best.name == "softmax" and edges in (None, items):
+        found.append(upper.softmax_single_head(items, d_model))
+    if variant == "max" and d_model < items:
+        found.append(upper.pseudo_inverse(items, items if edges is None else edges, d_model, max_degree))
+    return found
 
 
-def _show(title: str, needed: int, heads: int | None, lower: list[LowerBound], upper: list[UpperBound]) -> None:
+def _show(title: str, advice: str, lower: list[LowerBound], upper: list[UpperBound]) -> None:
     rows = [
         (bound.name, budget_cell("≥", bound.budget), "any", f"{bound.assumptions} {bound.reference}.")
         for bound in lower
@@ -110,15 +125,17 @@ def _show(title: str, needed: int, heads: int | None, lower: list[LowerBound], u
         )
         for bound in upper
     ]
-    advice = _advice(needed, heads, lower, upper)
     print_table(title, advice, ("bound", "D_K", "h × d_k", "rests on"), rows)
 
 
-def _advice(needed: int, heads: int | None, lower: list[LowerBound], upper: list[UpperBound]) -> str:
+def _advice(result: dict[str, Any], heads: int | None, lower: list[LowerBound], upper: list[UpperBound]) -> str:
     floor = max(lower, key=lambda bound: bound.budget)
     if floor.budget == inf:
-        subject = "One head" if heads in (None, 1) else f"{heads} heads"
+        subject = "One head" if heads == 1 else f"{heads} heads"
+        if result["variant"] == "sum":
+            subject = "A sum of heads, however many,"
         return f"{subject} cannot do it, however wide: the {floor.name} rule it out."
+    needed, saved = result["heads_at_least"], result["softmax_advantage"]
     text = f"D_K ≥ {floor.budget:,} by the {floor.name}"
     if needed > 1:
         text += f", in no fewer than {needed} heads"
@@ -127,4 +144,5 @@ def _advice(needed: int, heads: int | None, lower: list[LowerBound], upper: list
         return f"{text}; the paper has no construction for this case."
     best = min(proved or upper, key=lambda bound: bound.budget)
     doubt = "" if proved else ", which is not certain"
-    return f"{text}; the {best.name} construction takes {best.budget:,}{doubt}."
+    more = f" One head over many grows as (m/d_model)/ln m, here {saved:.2g} (Eq. (22))." if saved else ""
+    return f"{text}; the {best.name} construction takes {best.budget:,}{doubt}.{more}"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -46,7 +46,7 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         yield notice
 
 
-def fail(text: str, code: int = 2) -> None:
+def fail(text: str, code: int = 2) -> NoReturn:
     """Print one sentence and end with `code`."""
     notice(f"error: {text}")
     sys.exit(code)

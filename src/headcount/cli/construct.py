@@ -84,6 +84,8 @@ def construct(
         return
     if graph is None or table is None:
         raise InputError("give a graph and a table: headcount construct GRAPH TABLE --out WEIGHTS")
+    if items is not None or d_model is not None:
+        raise InputError("--items and --d-model are for --trials; a graph and a table bring their own")
     if out is None and not json:
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     options = {
@@ -116,9 +118,10 @@ def _build(
         notice(f"warning: {warning.message}")
     contexts = None
     if weights.aggregation == "softmax":
-        length = options["context_length"] or default_context_length(read.items, weights.heads)
+        length = int(weights.notes.get("context_length", default_context_length(read.items, weights.heads)))
         contexts = ContextSampler(read, length)
-    found = verify(weights, read, rows, contexts=contexts, samples=1000)
+    # Other contexts than those that the search looked at.
+    found = verify(weights, read, rows, contexts=contexts, samples=1000, seed=options["seed"] + 1)
     if out is not None:
         weights.save(out)
     result = {
@@ -130,6 +133,7 @@ def _build(
         "budget": found.budget,
         "threshold": found.threshold,
         "scope": found.scope,
+        "context_length": contexts and contexts.length,
         "false_positives": found.false_positives,
         "false_negatives": found.false_negatives,
         "file": str(out) if out else None,
@@ -159,7 +163,7 @@ def _calibrate(
         "C": found.constant,
         "d_model_per_ln_items": d_model / _ln(items),
         "limit_rate": found.limit,
-        "limit_interval": list(found.limit_interval),
+        "limit_interval": found.limit_interval and list(found.limit_interval),
     }
     if json:
         emit({**result, "rates": found.rates.to_dict("records")}, json)

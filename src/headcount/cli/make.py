@@ -39,7 +39,9 @@ def graph(
 ) -> None:
     """Draw a graph and write its edge list (CSV, or TSV by the suffix).
 
-    Example: headcount make graph regular --items 128 --degree 4 --seed 0 --out graph.csv
+    \b
+    Example:
+      headcount make graph regular --items 128 --degree 4 --out graph.csv
     """
     from headcount.problem.edge_list import write_graph
     from headcount.problem.makers import permutation_graph, random_graph, regular_graph
@@ -77,11 +79,15 @@ def embeddings(
 ) -> None:
     """Draw an embedding table and write it (.npy, or .safetensors by the suffix).
 
-    Example: headcount make embeddings gaussian --items 128 --d-model 32 --seed 0 --out table.npy
+    \b
+    Example:
+      headcount make embeddings gaussian --items 128 --d-model 32 --out table.npy
     """
     from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, one_hot_embeddings
     from headcount.problem.tables import save_embeddings
 
+    if kind is TableKind.one_hot and d_model == items:
+        d_model = None
     _require(kind, "--d-model", d_model, needed=kind is not TableKind.one_hot)
     if density is not None and kind is not TableKind.binary:
         raise InputError(f"--density does not apply to a {kind.value} table; leave it out")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from math import inf, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
 from headcount.cli import common
+from headcount.cli.tables import budget_cell, describe, print_table, short
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def plan(
     margin: Margin = None,
     hf_config: Annotated[Path | None, typer.Option(help="A Hugging Face config.json to judge.")] = None,
     example: Annotated[str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")] = None,
+    context_length: Annotated[int | None, typer.Option(help="Tokens ℓ of a context: adds its flops.")] = None,
     as_json: common.Json = False,
 ) -> None:
     """Plan heads and width for a graph, or say what a model's key–query channel can hold.
@@ -48,7 +49,7 @@ def plan(
       headcount plan --example llama-3-8b
     """
     if hf_config is not None or example is not None:
-        _refuse_with_model(hf_config, example, edges, degree, d_model, variant, max_degree, margin)
+        _refuse_with_model(hf_config, example, edges, degree, d_model, variant, max_degree, margin, context_length)
         from headcount.theory import architectures
 
         shape = architectures.read_config(hf_config) if hf_config else architectures.example(str(example))
@@ -67,6 +68,7 @@ def plan(
         max_degree=max_degree,
         bits_per_parameter=bits,
         margin=margin,
+        context_length=context_length,
     )
     common.emit(asdict(answer), True) if as_json else _show_plan(answer)
 
@@ -102,11 +104,13 @@ def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: obje
 
 
 def _show_plan(answer: Plan) -> None:
+    family = describe(answer.items, answer.edges, answer.family, answer.max_degree, answer.bits)
+    whole = [] if answer.rows[0].context_flops is None else ["flops/\ncontext"]
     signs = {"lower bound": "≥", "trained law": "≈", "construction": "≤"}
     print_table(
-        f"{describe(answer.items, answer.edges, answer.family, answer.bits)}, d_model = {answer.d_model:,}",
+        f"{family}, d_model = {answer.d_model:,}",
         answer.advice,
-        ("law", "D_K", "h × d_k", "params", "flops/\ntoken", "bytes", "bits/\nparam"),
+        ("law", "D_K", "h × d_k", "params", "flops/\ntoken", *whole, "bytes", "bits/\nparam"),
         [
             (
                 _label(row),
@@ -114,6 +118,7 @@ def _show_plan(answer: Plan) -> None:
                 f"{row.heads:,} × {row.key_dim:,}" if row.heads else "any",
                 short(row.parameters),
                 short(row.flops_per_token),
+                *([] if row.context_flops is None else [short(row.context_flops)]),
                 short(row.bytes),
                 f"{row.bits_per_parameter:.2g}",
             )
@@ -124,7 +129,8 @@ def _show_plan(answer: Plan) -> None:
 
 
 def _label(row: Row) -> str:
-    return row.kind if row.kind == "trained law" else row.name
+    others = {"wide": "trained, wide", "regular": "trained, regular"}
+    return others.get(row.name, row.kind) if row.kind == "trained law" else row.name
 
 
 def _show_audit(audit: Audit) -> None:
@@ -136,67 +142,12 @@ def _show_audit(audit: Audit) -> None:
         audit.advice,
         ("law", "relations", "for each item"),
         [
-            (holding.law, f"{holding.sense} {holding.edges:,}", f"{holding.edges / holding.items:,.1f}")
+            (
+                holding.law,
+                f"{holding.sense} {holding.edges:,}" if holding.sure else f"({holding.sense} {holding.edges:,})",
+                f"{holding.edges / holding.items:,.1f}",
+            )
             for holding in audit.holdings
         ],
         [(holding.law, holding.reason) for holding in audit.holdings],
     )
-
-
-def describe(items: int, edges: int, family: str, bits: float) -> str:
-    """Name a family of graphs and its bits in a few words."""
-    names = {
-        "permutation": f"permutations of {items:,} items",
-        "regular": f"regular graphs on {items:,} items with {edges:,} edges",
-        "graph": f"graphs on {items:,} items with {edges:,} edges",
-    }
-    return f"{names[family]} ({short(bits)} bits)"
-
-
-def short(value: float) -> str:
-    """Write a number in few characters: 45.6 k, 3.8 M.
-
-    >>> short(8192), short(45_569), short(51_601_981_441)
-    ('8,192', '45.6 k', '51.6 G')
-    """
-    units = ("", " k", " M", " G", " T")
-    power = 0 if value < 10_000 else min(int(log10(value) / 3), len(units) - 1)
-    return f"{value / 1000**power:,.{min(power, 1)}f}{units[power]}"
-
-
-def budget_cell(sign: str, budget: float, sure: bool = True) -> str:
-    """Write a bound on D_K; in brackets where its theorem does not vouch for it.
-
-    >>> budget_cell("≤", 1072), budget_cell("≤", 712, sure=False), budget_cell("≥", float("inf"))
-    ('≤ 1,072', '(712)', 'none')
-    """
-    if budget == inf:
-        return "none"
-    return f"{sign} {budget:,}" if sure else f"({budget:,})"
-
-
-def print_table(
-    title: str,
-    advice: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    notes: Sequence[tuple[str, str]] = (),
-) -> None:
-    """Print what was asked, the answer in one sentence, the table, and what each row rests on."""
-    from rich import box
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(columns):
-        text = number == 0 or name == "rests on"
-        table.add_column(name, justify="left" if text else "right", no_wrap=name != "rests on")
-    for row in rows:
-        table.add_row(*row)
-    console.print(title, style="dim", markup=False)
-    console.print(advice, style="bold", markup=False)
-    console.print(table)
-    for name, text in notes:
-        console.print(Padding(f"{name}: {text}", (0, 0, 0, 2)), style="dim", markup=False)

@@ -30,12 +30,15 @@ def show(
     """
     from headcount.attention.storage import load
 
+    if scores is None and graph is not None:
+        raise InputError("a graph and a table are for --scores; add --scores OUT.png, or leave them out")
     if scores is not None:
         if graph is None or table is None:
             raise InputError("--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png")
         _draw(weights, graph, table, key, scores)
     loaded = load(weights)
     result = {
+        **loaded.notes,
         "file": str(weights),
         "aggregation": loaded.aggregation,
         "d_model": loaded.d_model,
@@ -46,7 +49,6 @@ def show(
         "parameters": 2 * loaded.d_model * loaded.budget + 1,
         "threshold": loaded.threshold,
         "dtype": str(loaded.queries.dtype).removeprefix("torch."),
-        **loaded.notes,
     }
     if scores is not None:
         result["scores"] = str(scores)

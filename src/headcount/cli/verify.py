@@ -67,8 +67,9 @@ def verify(
     """Do these weights recognise this graph? Exit code 0: yes, exactly; 1: no, or open; 2: bad input.
 
     Max and sum weights are checked on all ordered pairs, hence for every context of every length. Softmax weights
-    are checked on drawn contexts of 16 items, or on yours (--contexts). With --context-length the answer covers every
-    context of that length: certified, refuted (by a context that is shown) or open.
+    are checked on drawn contexts of the length they were built for (16 items if that is unknown), or on yours
+    (--contexts). With --context-length the answer covers every context of that length: certified, refuted (by a
+    context that is shown) or open.
 
     \b
     Example:
@@ -119,7 +120,9 @@ def _contexts(
         return None
     if certificate and certificate.counterexample:
         return torch.tensor([certificate.counterexample])
-    return ContextSampler(graph, length=length or min(16, graph.items))
+    if length is None:  # the length they were built for, where that is known
+        length = int(weights.notes.get("context_length", min(16, graph.items)))
+    return ContextSampler(graph, length)
 
 
 def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
@@ -147,14 +150,9 @@ def _read_contexts(path: Path) -> Tensor:
     import numpy as np
     import torch
 
-    from headcount.files import existing_file
+    from headcount.problem.tables import read_npy
 
-    try:
-        array = np.load(existing_file(path), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not a whole .npy array; write it again with numpy.save") from None
-    if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
+    array = read_npy(path)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
         raise InputError(f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}")
     return torch.from_numpy(array.astype(np.int64))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
@@ -42,8 +42,8 @@ class Calibration:
     inverse: str
     trials: int
     rates: pd.DataFrame
-    limit: float
-    limit_interval: tuple[float, float]
+    limit: float | None
+    limit_interval: tuple[float, float] | None
 
     @property
     def key_dim(self) -> int | None:
@@ -54,8 +54,7 @@ class Calibration:
     @property
     def constant(self) -> float | None:
         """C = d_k/ln m, or d_k/(ln m)² for softmax."""
-        power = 2 if self.method == "softmax" else 1
-        return None if self.key_dim is None else self.key_dim / math.log(self.items) ** power
+        return None if self.key_dim is None else self.key_dim / _growth(self.method, self.items)
 
 
 def calibrate(
@@ -77,12 +76,16 @@ def calibrate(
     """
     if trials < 1:
         raise InputError(f"{trials} trials measure nothing; choose at least 1")
+    if items < 2:
+        raise InputError(f"{items} items leave nothing to tell apart; choose at least 2")
     if method == "one-hot" and d_model != items:
         raise InputError(f"one-hot tables have d_model = items; give --d-model {items}")
     report = progress or (lambda line: None)
     requests = [_draw(method, items, d_model, degree, inverse, threshold, seed + trial) for trial in range(trials)]
-    limit = sum(_separates_without_width(request, heads) for request in requests)
-    report(f"infinite width: {limit} of {trials} separate")
+    limit = None
+    if method != "softmax":  # there, more width also sharpens the heads that own nothing: no limit to speak of
+        limit = sum(request.settled(_without_width(request, heads)) is not None for request in requests)
+        report(f"infinite width: {limit} of {trials} separate")
     wins: dict[int, int] = {}
 
     def passes(key_dim: int) -> bool:
@@ -100,7 +103,9 @@ def calibrate(
     built = requests[0].build(2, heads)
     return Calibration(
         method, items, requests[0].graph.edges, d_model, built.heads, inverse, trials,
-        rates=_rates(wins, trials, items), limit=limit / trials, limit_interval=wilson(limit, trials),
+        rates=_rates(wins, trials, _growth(method, items)),
+        limit=None if limit is None else limit / trials,
+        limit_interval=None if limit is None else wilson(limit, trials),
     )  # fmt: skip
 
 
@@ -116,9 +121,14 @@ def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[f
     return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
 
 
-def _rates(wins: dict[int, int], trials: int, items: int) -> pd.DataFrame:
+def _growth(method: str, items: int) -> float:
+    """What C multiplies: ln m, or (ln m)² for softmax."""
+    return math.log(items) ** (2 if method == "softmax" else 1)
+
+
+def _rates(wins: dict[int, int], trials: int, growth: float) -> pd.DataFrame:
     rows = [
-        {"key_dim": key_dim, "C": key_dim / math.log(items), "successes": count, "rate": count / trials}
+        {"key_dim": key_dim, "C": key_dim / growth, "successes": count, "rate": count / trials}
         | dict(zip(("low", "high"), wilson(count, trials), strict=True))
         for key_dim, count in sorted(wins.items())
     ]
@@ -152,12 +162,6 @@ class _Orthogonal(Signatures):
 
     def threshold(self, key_dim: int) -> float:
         return 0.5
-
-
-def _separates_without_width(request: Request, heads: int | None) -> bool:
-    """Whether raw scores separate all pairs in the limit; softmax reads the scores of Construction II."""
-    raw = replace(request, method="compressive") if request.method == "softmax" else request
-    return raw.settled(_without_width(raw, heads)) is not None
 
 
 def _without_width(request: Request, heads: int | None) -> KeyQuery:

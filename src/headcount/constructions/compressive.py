@@ -31,7 +31,8 @@ def compressive(
     More heads make smaller blocks and less leakage noise. d_model need not divide m.
     """
     require_permutation(graph, "compressive")
-    require_unit_norm(table, "compressive")
-    matchings = split_sources(graph, heads or -(-graph.items // table.shape[1]))
+    if inverse == "transpose":
+        require_unit_norm(table, "compressive")
+    matchings = split_sources(graph, -(-graph.items // table.shape[1]) if heads is None else heads)
     notes = {"method": "compressive", "inverse": inverse}
     return fill(table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes)

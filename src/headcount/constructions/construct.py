@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,13 +17,13 @@ from headcount.constructions.compressive import compressive
 from headcount.constructions.general_embedding import general_embedding
 from headcount.constructions.general_graph import general_graph
 from headcount.constructions.one_hot import one_hot
+from headcount.constructions.preconditions import warn_unmet
 from headcount.constructions.softmax import softmax
-from headcount.constructions.template import Inverse, SignatureKind, Signatures, warn_narrow
+from headcount.constructions.template import UNIT_NORM, Inverse, SignatureKind, Signatures
 from headcount.errors import InputError, NoSolution
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.upper import constants
 
 Threshold = Literal["paper", "midpoint"]
 Method = Literal["auto", "one-hot", "compressive", "general-embedding", "general-graph", "softmax"]
@@ -32,7 +33,7 @@ _BUILDERS: dict[str, Callable[..., KeyQuery]] = {
     "general-graph": general_graph,
     "softmax": softmax,
 }
-_THEOREMS = {"compressive": "Theorem 4.1", "general-graph": "Theorem B.9", "softmax": "Theorem 8.1"}
+_BEYOND = sys.float_info.max / 4
 METHODS = ("one-hot", *_BUILDERS)
 
 
@@ -50,7 +51,11 @@ class Request:
 
     def build(self, key_dim: int, heads: int | None) -> KeyQuery:
         """The construction at one size."""
+        if heads is not None and heads < 1:
+            raise InputError(f"{heads} heads hold nothing; choose at least 1")
         if self.method == "one-hot":
+            if heads not in (None, 1):
+                raise InputError(f"the one-hot construction has one head, not {heads}; leave the number out")
             return one_hot(self.graph, self.table, key_dim, self.signatures)
         return _BUILDERS[self.method](self.graph, self.table, key_dim, heads, self.signatures, self.inverse)
 
@@ -63,17 +68,20 @@ class Request:
     def settled(self, weights: KeyQuery) -> KeyQuery | None:
         """The weights, their threshold moved to the midpoint if that was asked for; None if they fail."""
         if self.method == "softmax":
-            return weights if self._holds_on_contexts(weights) else None
+            return self._held_on_contexts(weights)
         if self.threshold == "midpoint":
             weights = midpoint(weights, self.graph, self.table)
         return weights if verify(weights, self.graph, self.table).exact else None
 
-    def _holds_on_contexts(self, weights: KeyQuery) -> bool:
-        length = self.context_length or default_context_length(self.graph.items, weights.heads)
+    def _held_on_contexts(self, weights: KeyQuery) -> KeyQuery | None:
+        length = self.context_length
+        if length is None:
+            length = default_context_length(self.graph.items, weights.heads)
         sampler = ContextSampler(self.graph, length)
-        return all(  # most widths that fail do so on the first few contexts
-            verify(weights, self.graph, self.table, contexts=sampler, samples=samples).exact for samples in (50, 1000)
-        )
+        for samples in (50, 1000):  # most widths that fail do so on the first few contexts
+            if not verify(weights, self.graph, self.table, contexts=sampler, samples=samples).exact:
+                return None
+        return replace(weights, notes={**weights.notes, "context_length": str(length)})
 
 
 def construct(
@@ -93,10 +101,11 @@ def construct(
 ) -> KeyQuery:
     """Weights that recognise `graph` on `table`, by one of the paper's constructions; `notes["method"]` says which.
 
-    With `key_dim` they are built at that width, unverified, with the paper's number of heads unless you give one.
-    Without, the smallest width that `verify` confirms is searched by doubling and bisection over one set of
-    signatures, and without `heads` over splits too; softmax weights are confirmed on drawn contexts of
-    `context_length`. Raises `NoSolution` when no width is confirmed.
+    With `key_dim` they are built at that width, unverified, with the paper's number of heads unless you give one;
+    preconditions that fail are warned about. Without, a small width that `verify` confirms is found by doubling and
+    bisection over one set of signatures (success need not be monotone in d_k, so a smaller one may exist), and without
+    `heads` over splits too. Softmax weights are confirmed on drawn contexts of `context_length`, kept in their notes.
+    Raises `NoSolution` when no width is confirmed.
 
     `threshold`: "paper" is the construction's own τ, "midpoint" lies halfway between the lowest edge and the highest
     non-edge, which takes a pass over all pairs. The default is "midpoint" in a search and "paper" otherwise.
@@ -111,21 +120,25 @@ def construct(
     chosen = _choose(graph, table) if method == "auto" else method
     if chosen not in METHODS:
         raise InputError(f"method {method!r} is unknown; use auto, {', '.join(METHODS)}")
+    if sparsity is not None and signatures != "bernoulli":
+        raise InputError("sparsity belongs to Bernoulli signatures; leave it out, or choose signatures bernoulli")
+    if context_length is not None and chosen != "softmax":
+        raise InputError("context_length belongs to softmax; other weights are right in every context or in none")
     sparsity = sparsity if sparsity is not None else (0.25 if chosen == "one-hot" else 0.05)
     threshold = threshold or ("midpoint" if key_dim is None else "paper")
     drawn = Signatures(signatures, sparsity, seed)
     request = Request(graph, table, chosen, inverse, drawn, threshold, context_length)
     if key_dim is None:
         return _smallest(request, heads, progress or (lambda line: None))
-    if inverse == "transpose" and chosen in _THEOREMS:
-        warn_narrow(table, _THEOREMS[chosen], constants()[chosen].c0)
     weights = request.build(key_dim, heads)
+    if inverse == "transpose":
+        warn_unmet(chosen, graph, table, key_dim, weights.heads, context_length)
     return midpoint(weights, graph, table) if threshold == "midpoint" and chosen != "softmax" else weights
 
 
 def midpoint(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> KeyQuery:
     """The same weights with τ halfway between the lowest edge and the highest non-edge: the largest margin there is."""
-    found = verify(replace(weights, threshold=math.inf), graph, table)  # no pair is above ∞: only the extremes count
+    found = verify(replace(weights, threshold=_BEYOND), graph, table)  # no pair is above it: only the extremes count
     if found.lowest_edge is None or found.highest_non_edge is None:
         return weights
     return replace(weights, threshold=(found.lowest_edge.score + found.highest_non_edge.score) / 2)
@@ -137,7 +150,7 @@ def _choose(graph: Graph, table: Float[Tensor, "items d_model"]) -> str:
         return "general-graph"
     if table.shape[0] == table.shape[1] and torch.equal(table, torch.eye(len(table), dtype=table.dtype)):
         return "one-hot"
-    unit = (table.double().norm(dim=1) - 1).abs().max() < 1e-3
+    unit = (table.double().norm(dim=1) - 1).abs().max() < UNIT_NORM
     return "compressive" if unit else "general-embedding"
 
 
@@ -145,7 +158,7 @@ def _smallest(request: Request, heads: int | None, report: Callable[[str], None]
     """The smallest confirmed budget over the splits that come into question."""
     best: KeyQuery | None = None
     tried: list[str] = []
-    for count in [heads] if heads else _splits(request):
+    for count in _splits(request) if heads is None else [heads]:
         limit = _widest(request) if best is None else (best.budget - 1) // count
         tried.append(f"{count} × {limit}")
         best = (_narrowest(request, count, limit, report) if limit else None) or best
@@ -166,7 +179,7 @@ def _splits(request: Request) -> Iterator[int]:
         return
     graph, d_model = request.graph, request.table.shape[1]
     seen = set()
-    for share in (1, 2, 4, 8, 16):
+    for share in (1, 2, 3, 4, 6, 8, 12, 16):
         count = max(-(-graph.edges * share // d_model), graph.max_degree, 1)
         if count not in seen and count <= max(graph.edges, 1):
             seen.add(count)
@@ -202,10 +215,12 @@ def _narrowest(request: Request, heads: int, limit: int, report: Callable[[str],
 
 
 def default_context_length(items: int, heads: int) -> int:
-    """ℓ = 4·max(h, ln m), as Theorem 8.1 asks with C_ℓ = 4, and at least 2·exp(2√ln m); at most m.
+    """ℓ = max(4h, 4 ln m, 2·exp(2√ln m)), at most m/2.
 
-    The last term is ours. When a source's target is absent its owner head still spreads mass 1, by logits that are
-    about standard normal whatever d_k is. The largest of all m² is near 2√ln m, and must not hold half the mass.
+    The first two terms are Theorem 8.1's condition with C_ℓ = 4. The third is ours: when a source's target is absent,
+    its owner head still spreads mass 1 over logits that are about standard normal as long as leakage is small, and the
+    largest of all m², near 2√ln m, must not hold half of it. At ℓ = m no target would ever be absent.
     """
     logarithm = math.log(max(items, 2))
-    return min(items, math.ceil(max(4 * heads, 4 * logarithm, 2 * math.exp(2 * math.sqrt(logarithm)))))
+    wanted = math.ceil(max(4 * heads, 4 * logarithm, 2 * math.exp(2 * math.sqrt(logarithm))))
+    return max(1, min(items // 2, wanted))

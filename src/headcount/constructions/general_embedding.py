@@ -33,6 +33,6 @@ def general_embedding(
     norms = table.double().norm(dim=1)
     if norms.min() == 0:
         raise InputError(f"row {int(norms.argmin())} of the table is zero, so its item has no identity; replace it")
-    matchings = split_sources(graph, heads or -(-graph.items // table.shape[1]))
+    matchings = split_sources(graph, -(-graph.items // table.shape[1]) if heads is None else heads)
     notes = {"method": "general-embedding", "inverse": inverse}
     return fill(table, matchings, signatures, key_dim, inverter(inverse, balanced_scale(table)), notes=notes)

@@ -24,7 +24,8 @@ def general_graph(
     By default Lemma B.8 packs at most ⌈m'/d_model⌉ + Δ matchings. With `heads` ≥ Δ the edges are spread evenly over
     exactly that many.
     """
-    require_unit_norm(table, "general-graph")
+    if inverse == "transpose":
+        require_unit_norm(table, "general-graph")
     matchings = pack(graph, block=table.shape[1]) if heads is None else pack_evenly(graph, heads)
     notes = {"method": "general-graph", "inverse": inverse}
     return fill(table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes)

@@ -8,8 +8,6 @@ the rows of V_k and T_k are ever touched: O(|M_k|·d_model·d_k) a head, linear 
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,10 +17,12 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import Aggregation, KeyQuery
-from headcount.errors import InputError, PreconditionWarning
+from headcount.errors import InputError
 from headcount.problem.graph import Graph
+from headcount.problem.streams import generator
 from headcount.shapes import Float, Int
 
+UNIT_NORM = 1e-3  # how far from 1 the norm of a row may be
 Inverse = Literal["transpose", "pinv"]
 SignatureKind = Literal["rademacher", "bernoulli"]
 
@@ -46,9 +46,13 @@ class Signatures:
     sparsity: float = 0.25
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 < self.sparsity < 1:
+            raise InputError(f"sparsity {self.sparsity} is no probability between 0 and 1; choose one, or leave it out")
+
     def draw(self, items: int, key_dim: int) -> Float[Tensor, "items key_dim"]:
         """W_sig."""
-        rng = np.random.default_rng([self.seed, 0x519])
+        rng = generator(self.seed, 0x519)
         if self.kind == "rademacher":
             entries = rng.integers(0, 2, size=(key_dim, items), dtype=np.int8) * 2.0 - 1.0
         else:
@@ -121,11 +125,12 @@ def require_permutation(graph: Graph, method: str) -> None:
 
 def require_unit_norm(table: Float[Tensor, "items d_model"], method: str) -> None:
     """Refuse a table whose rows are not of norm one, which Xᵀ as an inverse takes for granted."""
-    off = (table.double().norm(dim=1) - 1).abs()
-    if off.max() > 1e-3:
+    norms = table.double().norm(dim=1)
+    worst = int((norms - 1).abs().argmax())
+    if abs(float(norms[worst]) - 1) > UNIT_NORM:
         raise InputError(
-            f"the {method} construction needs rows of norm 1, row {int(off.argmax())} has {1 + float(off.max()):.4g}; "
-            "normalise the table, or use method general-embedding"
+            f"the {method} construction with Xᵀ as inverse needs rows of norm 1, row {worst} has "
+            f"{float(norms[worst]):.4g}; use inverse pinv, or normalise the table"
         )
 
 
@@ -134,15 +139,3 @@ def split_sources(graph: Graph, heads: int) -> list[Matching]:
     if not 1 <= heads <= graph.items:
         raise InputError(f"{heads} heads cannot share {graph.items} items; choose 1…{graph.items}")
     return [Matching(block, graph.targets[block]) for block in np.array_split(np.arange(graph.items), heads)]
-
-
-def warn_narrow(table: Float[Tensor, "items d_model"], theorem: str, constant: float) -> None:
-    """Warn when d_model ≥ c₀ ln m fails for the measured c₀."""
-    items, d_model = table.shape
-    if d_model < constant * math.log(items):
-        warnings.warn(
-            f"{theorem} asks for d_model ≥ c₀ ln m, measured c₀ = {constant:.3g}: {d_model} < "
-            f"{constant * math.log(items):.3g}; no width may be enough with this inverse",
-            PreconditionWarning,
-            stacklevel=3,
-        )

@@ -30,7 +30,10 @@ _FEW_NEIGHBORS = 64  # up to this degree a source's neighbours are compared one 
 
 @dataclass(frozen=True)
 class ContextSampler:
-    """Draws contexts of `length` distinct items in which about a share `rate` of the sources finds a target.
+    """Draws contexts of `length` distinct items; a share `rate` of the sources is given a target in the context.
+
+    Later replacements may evict a source or its target again: at ℓ = 16, m = 512, ρ = 0.5 about 30 % of the sources
+    end up with one.
 
     Context n of a stream is a pure function of (graph, length, rate, seed, stream, n).
 

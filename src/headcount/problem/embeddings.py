@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.problem.streams import generator
 from headcount.shapes import Float
 
 
@@ -25,7 +26,7 @@ def gaussian_embeddings(items: int, d_model: int, seed: int = 0) -> Float[Tensor
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
     _require_size(items, d_model)
-    rows = np.random.default_rng(seed).standard_normal((items, d_model))
+    rows = generator(seed).standard_normal((items, d_model))
     return torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True)).float()
 
 
@@ -42,7 +43,7 @@ def binary_embeddings(
         density = min(0.5, 2 * math.log(max(items, 2)) / d_model)
     if not 0 < density < 1:
         raise InputError(f"density {density} is no probability between 0 and 1; choose one, or leave it out")
-    draws = np.random.default_rng(seed).random((items, d_model))
+    draws = generator(seed).random((items, d_model))
     return torch.from_numpy(draws < density).float()
 
 

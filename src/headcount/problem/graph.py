@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+MOST_ITEMS = 3_037_000_499  # pairs are numbered source·items + target in 64 bits
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A directed graph on the items 0 … m−1, immutable, its edges sorted by (source, target).
@@ -47,8 +50,8 @@ class Graph:
     @classmethod
     def from_arrays(cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]) -> Graph:
         """The graph with the edges (sources[e], targets[e]); validated and sorted."""
-        if items < 1:
-            raise InputError(f"a graph needs at least 1 item, not {items}; raise the number of items")
+        if not 1 <= items <= MOST_ITEMS:
+            raise InputError(f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range")
         sources = np.asarray(sources, dtype=np.int64)
         targets = np.asarray(targets, dtype=np.int64)
         outside = (sources < 0) | (sources >= items) | (targets < 0) | (targets >= items)
@@ -139,9 +142,12 @@ class Graph:
 
     def has_edges(self, sources: Any, targets: Any) -> Bool[np.ndarray, "*n"]:
         """Elementwise, integer arrays that broadcast: is (sources, targets) an edge? O(log m') a pair."""
-        codes = np.asarray(sources) * self.items + np.asarray(targets)
-        place = np.minimum(np.searchsorted(self._codes, codes), max(self.edges - 1, 0))
-        return self._codes[place] == codes if self.edges else np.zeros(codes.shape, dtype=bool)
+        sources, targets = np.broadcast_arrays(sources, targets)
+        if not self.edges:
+            return np.zeros(sources.shape, dtype=bool)
+        codes = sources * self.items + targets
+        place = np.minimum(np.searchsorted(self._codes, codes), self.edges - 1)
+        return (self._codes[place] == codes) & (targets >= 0) & (targets < self.items)
 
     @cached_property
     def _codes(self) -> Int[np.ndarray, " edges"]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from headcount.errors import InputError
-from headcount.problem.graph import Graph
+from headcount.problem.graph import MOST_ITEMS, Graph
+from headcount.problem.streams import generator
 from headcount.shapes import Int
 
 
@@ -18,7 +19,7 @@ def permutation_graph(items: int, seed: int = 0) -> Graph:
     True
     """
     _require_items(items, at_least=1)
-    return Graph.from_arrays(items, np.arange(items), np.random.default_rng(seed).permutation(items))
+    return Graph.from_arrays(items, np.arange(items), generator(seed).permutation(items))
 
 
 def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
@@ -34,7 +35,7 @@ def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
     _require_items(items, at_least=2)
     if not 1 <= degree < items:
         raise InputError(f"degree {degree} does not fit {items} items; choose 1…{items - 1}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     thin = min(degree, items - 1 - degree)
     layers = _disjoint_derangements(items, thin, rng)
     adjacency_sources = np.tile(np.arange(items), thin)
@@ -59,7 +60,7 @@ def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
     pairs = items * (items - 1)
     if not 0 <= edges <= pairs:
         raise InputError(f"{edges} edges do not fit {items} items; choose 0…{pairs}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     few = _distinct_integers(pairs, min(edges, pairs - edges), rng)
     if few.size != edges:
         few = np.setdiff1d(np.arange(pairs), few, assume_unique=True)
@@ -92,6 +93,8 @@ def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = No
 def _require_items(items: int, at_least: int) -> None:
     if items < at_least:
         raise InputError(f"{items} items are too few; choose at least {at_least}")
+    if items > MOST_ITEMS:
+        raise InputError(f"{items} items are too many; choose at most {MOST_ITEMS}")
 
 
 def _disjoint_derangements(items: int, count: int, rng: np.random.Generator) -> Int[np.ndarray, "count items"]:

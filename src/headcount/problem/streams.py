@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.errors import InputError
 from headcount.shapes import Int
 
 _GOLDEN = -0x61C8864680B583EB  # γ = 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _FIRST = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
 _SECOND = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+
+
+def generator(seed: int, *salt: int) -> np.random.Generator:
+    """numpy's generator for a seed; `salt` keeps uses of one seed apart."""
+    if seed < 0:
+        raise InputError(f"seed {seed} is negative; choose 0 or more")
+    return np.random.default_rng([seed, *salt] if salt else seed)
 
 
 def stream_key(*parts: int | str) -> int:

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from headcount.errors import InputError
-from headcount.files import existing_file, replacing
+from headcount.files import existing_file, replacing, save_tensors
 from headcount.shapes import Float
 
 _DEFAULT_KEY = "embeddings"
@@ -20,16 +19,15 @@ _DEFAULT_KEY = "embeddings"
 
 def save_embeddings(table: Float[Tensor, "items d_model"], path: str | os.PathLike[str]) -> None:
     """Write a table as `.npy`, or as `.safetensors` under the key `embeddings`."""
-    suffix = _suffix(path)
+    if _suffix(path) == ".safetensors":
+        save_tensors(path, {_DEFAULT_KEY: table})
+        return
     with replacing(path) as temporary:
-        if suffix == ".npy":
-            np.save(temporary, table.cpu().numpy())
-        else:
-            save_file({_DEFAULT_KEY: table.cpu().contiguous()}, temporary)
+        np.save(temporary, table.cpu().numpy())
 
 
 def load_embeddings(path: str | os.PathLike[str], key: str | None = None) -> Float[Tensor, "items d_model"]:
-    """Read a table: float32 or float64 as stored, half precision and integers widened to float32.
+    """Read a table: float32 or float64 as stored, others widened to float32, 32- and 64-bit integers to float64.
 
     In a `.safetensors` file the table is the tensor `key`, else `embeddings`, else the only one there.
     """
@@ -37,13 +35,14 @@ def load_embeddings(path: str | os.PathLike[str], key: str | None = None) -> Flo
     if _suffix(path) == ".npy":
         if key is not None:
             raise InputError(f"{path}: a .npy file holds one table; leave the key {key!r} out")
-        table = _read_npy(path)
+        table = torch.from_numpy(read_npy(path))
     else:
         table = _read_safetensors(path, key)
     if table.ndim != 2 or 0 in table.shape:
         raise InputError(f"{path}: the table has shape {tuple(table.shape)}; it must be items × d_model")
     if table.dtype not in (torch.float32, torch.float64):
-        table = table.float()
+        wide = table.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
+        table = table.double() if wide else table.float()
     finite = table.isfinite().all(dim=1)
     if not finite.all():
         row = int((~finite).nonzero()[0])
@@ -58,15 +57,19 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def _read_npy(path: Path) -> Tensor:
+def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """One array of real numbers from a `.npy` file, in native byte order."""
+    path = existing_file(path)
     try:
-        array = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
     except (ValueError, EOFError, OSError):
-        raise InputError(f"{path}: not a whole .npy array of numbers; write it again with numpy.save") from None
-    if not (np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating) or array.dtype == bool):
-        raise InputError(f"{path}: the entries are {array.dtype}; they must be real numbers")
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return torch.from_numpy(np.ascontiguousarray(native))
+        array = None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path}: not a whole .npy array of numbers; write it again with numpy.save")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InputError(f"{path}: the entries are {array.dtype}; they must be real numbers of at most 64 bits")
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _read_safetensors(path: Path, key: str | None) -> Tensor:

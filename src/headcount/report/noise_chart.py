@@ -8,10 +8,10 @@ from math import ceil, floor, inf, log10
 import altair as alt
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.verification import verify
 from headcount.constructions.template import Signatures, fill, inverter, split_sources
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
@@ -75,13 +75,10 @@ def gaps_by_budget(
 
 def _gap(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> float:
     """Smallest edge score less largest non-edge score, after the maximum over heads."""
-    lowest, highest = inf, -inf
-    targets = torch.from_numpy(graph.targets.copy())
-    for rows, columns, tile in weights.all_pairs(table):
-        edge = targets[rows, None] == torch.arange(columns.start, columns.stop)
-        lowest = min(lowest, float(tile.masked_fill(~edge, inf).min()))
-        highest = max(highest, float(tile.masked_fill(edge, -inf).max()))
-    return lowest - highest
+    found = verify(weights, graph, table)
+    assert found.lowest_edge is not None
+    assert found.highest_non_edge is not None  # a permutation of two items or more has both
+    return found.lowest_edge.score - found.highest_non_edge.score
 
 
 def draw_noise(noise: pd.DataFrame, gaps: pd.DataFrame) -> alt.HConcatChart:

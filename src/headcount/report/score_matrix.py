@@ -55,7 +55,7 @@ def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_
             "edge": graph.has_edges(sources[rows], targets[columns]),
         }
     )
-    return ScoreMatrix(cells, _histogram(weights, graph, parts, table.dtype), weights.threshold, graph.items, shown)
+    return ScoreMatrix(cells, _histogram(weights, graph, parts), weights.threshold, graph.items, shown)
 
 
 def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
@@ -136,14 +136,14 @@ def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
     return order
 
 
-def _histogram(weights: KeyQuery, graph: Graph, parts: Projections, dtype: torch.dtype) -> pd.DataFrame:
+def _histogram(weights: KeyQuery, graph: Graph, parts: Projections) -> pd.DataFrame:
     """Counts of all m² scores in equal bins, edges and non-edges apart, in two passes over the tiles."""
     low, high = weights.threshold, weights.threshold
-    for _, _, tile in parts.tiles(dtype, 1024):
+    for _, _, tile in parts.tiles(torch.float64, 1024):
         low, high = min(low, float(tile.min())), max(high, float(tile.max()))
     bounds = np.linspace(low, high if high > low else low + 1, _BINS + 1)
     everything = np.zeros(_BINS, dtype=np.int64)
-    for _, _, tile in parts.tiles(dtype, 1024):
+    for _, _, tile in parts.tiles(torch.float64, 1024):
         everything += np.histogram(tile.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
     edge_scores = parts.at(torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy()))
     edges = np.histogram(edge_scores.numpy().clip(bounds[0], bounds[-1]), bounds)[0]

@@ -24,10 +24,11 @@ EXAMPLES = ("gpt2", "gpt3-175b", "llama-3-8b")
 _KEYS = {
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
-    "key_dim": ("head_dim", "d_kv"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"),
+    "key_dim": ("head_dim", "d_kv", "kv_channels"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "vocabulary": ("vocab_size",),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "groups": ("multi_query_group_num",),
 }
 
 
@@ -105,8 +106,7 @@ def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
         raise InputError(f"{path}: kv_lora_rank: latent keys are not modelled; pass sizes by hand")
     d_model = _size(config, "d_model", path)
     heads = _size(config, "heads", path)
-    multi_query = config.get("multi_query") is True and not config.get("new_decoder_architecture")
-    kv_heads = 1 if multi_query else _size(config, "kv_heads", path, default=heads)
+    kv_heads = _kv_heads(config, heads, path)
     if heads % kv_heads:
         raise InputError(f"{path}: {kv_heads} key-value heads do not divide {heads} heads; correct the file")
     key_dim = _size(config, "key_dim", path, default=0)
@@ -120,6 +120,19 @@ def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
     if path.parent == _CONFIGS:
         name = path.stem
     return Architecture(name, d_model, heads, kv_heads, key_dim, layers, vocabulary)
+
+
+def _kv_heads(config: Mapping[str, Any], heads: int, path: Path) -> int:
+    """The heads with keys of their own; all of them where the file names no others."""
+    if config.get("multi_query") is True and not config.get("new_decoder_architecture"):  # Falcon, GPT-BigCode
+        return 1
+    if config.get("multi_query_attention") is True:  # ChatGLM
+        return _size(config, "groups", path, default=1)
+    inner = config.get("attn_config")  # DBRX, MPT
+    if isinstance(inner, dict):
+        alone = 1 if inner.get("attn_type") == "multiquery_attention" else heads
+        return _size(inner, "kv_heads", path, default=alone)
+    return _size(config, "kv_heads", path, default=heads)
 
 
 def _size(config: Mapping[str, Any], what: str, path: Path, default: int | None = None) -> int:
@@ -163,7 +176,7 @@ def audit_architecture(
         bits_per_parameter=bits_per_parameter,
         law=law,
     )
-    trained = next(holding for holding in holdings if holding.sense == "about")
+    trained = next(holding for holding in holdings if holding.law == law.name)
     heads, key_dim = _split(architecture, trained)
     cost = footprint(architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget)
     advice = (

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from headcount.errors import InputError
 from headcount.theory.footprint import parameters
 
-Family = Literal["permutation", "graph", "regular"]
+Family = Literal["permutation", "graph", "regular", "bounded"]
 Aggregation = Literal["max", "sum", "softmax"]
 _ROUNDING = 1e-12  # bits are shaved by this share, so that rounding never excludes a budget
 
@@ -54,8 +54,19 @@ def check_sizes(items: int, edges: int | None = None, d_model: int = 1) -> int:
     return edges
 
 
-def log2_graphs(items: int, edges: int | None = None, family: Family = "permutation") -> float:
-    """Give log2 of the number of graphs in a family, or (`regular`) a lower bound on it.
+def check_degree(items: int, edges: int, max_degree: int) -> None:
+    """Refuse a maximum degree that no graph of these sizes has."""
+    if not edges <= items * max_degree or max_degree > min(items, edges):
+        raise InputError(
+            f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
+            f"{math.ceil(edges / items)} and {min(items, edges)}; pass the largest in- or out-degree"
+        )
+
+
+def log2_graphs(
+    items: int, edges: int | None = None, family: Family = "permutation", max_degree: int | None = None
+) -> float:
+    """Give log2 of the number of graphs in a family, or (`regular`, `bounded`) a lower bound on it.
 
     permutation: log2 m!, fixed points allowed. graph: log2 C(m(m−1), m'), no loops (Section 9).
 
@@ -68,8 +79,19 @@ def log2_graphs(items: int, edges: int | None = None, family: Family = "permutat
 
     The complement is (m−1−r)-regular, and serves r > (m−1)/2.
 
+    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops. Take m' edges
+    of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m') such choices. Of all R(r)
+    graphs there are R(r)·C(rm, m'), and each choice arises from no more graphs than there are ways to add the
+    N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of the a_i and b_i ends that its vertices lack. Each
+    product is least, L, where its numbers differ by at most one. At r = 1 this gives C(m, m')²·m'!, less the
+    loops. Hence
+
+        ln (number) ≥ max_r ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L).
+
     >>> round(2 ** log2_graphs(4)), round(2 ** log2_graphs(4, 3, "graph"))
     (24, 220)
+    >>> round(log2_graphs(1000, 999, "bounded", max_degree=1))  # 8,539 with loops
+    8538
     >>> log2_graphs(7, 14, "regular") < math.log2(357_435)  # there are 357,435 of them
     True
     """
@@ -85,14 +107,34 @@ def log2_graphs(items: int, edges: int | None = None, family: Family = "permutat
             if edges % items:
                 raise InputError(f"edges = {edges}: not a multiple of {items} items; pass degree × items")
             return _log_regular(items, edges // items) / math.log(2)
+        case "bounded":
+            if max_degree is None:
+                raise InputError("family = 'bounded': its largest degree is missing; pass max_degree")
+            check_degree(items, edges, max_degree)
+            return _log_bounded(items, edges, min(max_degree, items - 1)) / math.log(2)
         case _:
-            raise InputError(f"family = {family!r}: not known; choose permutation, graph or regular")
+            raise InputError(f"family = {family!r}: not known; choose permutation, graph, regular or bounded")
 
 
 def _log_regular(items: int, degree: int) -> float:
     order = np.arange(1.0, min(degree, items - 1 - degree) + 1)
     matchings = items * np.log1p(-order / items) + math.lgamma(items + 1)
     return max(0.0, float(np.sum(matchings - items / order * gammaln(order + 1))))
+
+
+def _log_bounded(items: int, edges: int, max_degree: int) -> float:
+    least = -(-edges // items)
+    degrees = {least, max_degree, *(2**power for power in range(least.bit_length(), max_degree.bit_length()))}
+    return max(_log_parts_of_regular(items, edges, degree) for degree in degrees)
+
+
+def _log_parts_of_regular(items: int, edges: int, degree: int) -> float:
+    missing = degree * items - edges
+    most = math.lgamma(missing + 1)
+    each, rest = divmod(missing, items)
+    even = (items - rest) * math.lgamma(each + 1) + rest * math.lgamma(each + 2)
+    graphs = _log_regular(items, degree) - most + 2 * even
+    return _log_binomial(degree * items, edges) + max(0.0, graphs - 1e-14 * most)  # less what may be rounding
 
 
 def _log_binomial(total: int, chosen: int) -> float:
@@ -113,6 +155,12 @@ def _stirling_rest(n: int) -> float:
     return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / n**2) / n**2) / n**2) / n
 
 
+def check_heads(heads: int) -> None:
+    """Refuse a number of heads that no channel has."""
+    if heads < 1:
+        raise InputError(f"heads = {heads}: a channel has at least 1 head; pass a larger number")
+
+
 def check_bits(bits_per_parameter: float) -> None:
     """Refuse a number of bits that no parameter has."""
     if not 0 < bits_per_parameter < math.inf:
@@ -125,8 +173,7 @@ def bit_budget_bound(bits: float, d_model: int, bits_per_parameter: float = 8) -
     >>> bit_budget_bound(log2_graphs(256), d_model=32)  # 1,684 bits; 8·(64·4 + 1) = 2,056
     4
     """
-    if not 0 < bits_per_parameter < math.inf:
-        raise InputError(f"bits = {bits_per_parameter}: a parameter has a positive number of bits; pass 8 or 16")
+    check_bits(bits_per_parameter)
     return _smallest(lambda budget: bits_per_parameter * parameters(d_model, budget), bits)
 
 
@@ -213,8 +260,8 @@ def warren_bound(
     """
     if aggregation == "softmax":
         raise InputError("aggregation = 'softmax': its scores are not polynomials; use the other bounds")
-    if heads is not None and heads < 1:
-        raise InputError(f"heads = {heads}: a channel has at least 1 head; pass a larger number")
+    if heads is not None:
+        check_heads(heads)
     pairs = items * (items - 1)
     known = 1 if aggregation == "sum" else heads
     if known is None:
@@ -253,6 +300,7 @@ def lower_bounds(
     d_model: int,
     *,
     family: Family = "permutation",
+    max_degree: int | None = None,
     heads: int | None = None,
     bits_per_parameter: float = 8,
     margin: float | None = None,
@@ -265,7 +313,9 @@ def lower_bounds(
     """
     if aggregation not in get_args(Aggregation):
         raise InputError(f"aggregation = {aggregation!r}: not known; choose max, sum or softmax")
-    bits = log2_graphs(items, check_sizes(items, edges, d_model), family)
+    if heads is not None:
+        check_heads(heads)
+    bits = log2_graphs(items, check_sizes(items, edges, d_model), family, max_degree)
     gamma = default_margin(items, d_model, aggregation) if margin is None else margin
     ceiling = gaussian_margin_ceiling(items, d_model)
     found: list[tuple[str, float, str, str]] = [

@@ -140,6 +140,9 @@ def largest_block(
     >>> largest_block(torch.eye(8)), largest_block(torch.ones(8, 2))
     (8, 0)
     """
+    for name, constant in (("c_diagonal", c_diagonal), ("c_leakage", c_leakage), ("c_cross", c_cross)):
+        if not 0 <= constant < inf:
+            raise InputError(f"{name} = {constant}: Theorem B.5's constants are finite; choose a positive number")
     items = len(table)
     scale = balanced_scale(table) if scale is None else scale
     if _diagonal(table, scale) > c_diagonal:

@@ -60,7 +60,7 @@ BUDGET = TrainedLaw(
     source="Section 6.1, Fig. 3: 1.19 m ln m/d_model",
 )
 BUDGET_WIDE = TrainedLaw(
-    name="permutations-wide",
+    name="wide",
     quantity="budget",
     form="edges·ln(items)/d_model",
     slope=0.966,
@@ -68,7 +68,7 @@ BUDGET_WIDE = TrainedLaw(
     source="Section 6.1: 0.966 m ln m/d_model without the points d_model = 16, m > 64",
 )
 BUDGET_REGULAR = TrainedLaw(
-    name="regular-graphs",
+    name="regular",
     quantity="budget",
     form="edges·log2(items)/d_model",
     slope=0.46,
@@ -83,4 +83,3 @@ HEADS = TrainedLaw(
     r_squared=0.824,
     source="Section 6.1, Fig. 10: h = 1.65 m/d_model − 6.64",
 )
-LAWS = {law.name: law for law in (BUDGET, BUDGET_WIDE, BUDGET_REGULAR, HEADS)}

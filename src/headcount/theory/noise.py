@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ def leakage(
     >>> leakage(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), np.array([0])).tolist()[0][0]
     0.0
     """
-    if not scale > 0:
+    if not 0 < scale < inf:
         raise InputError(f"scale {scale} cannot divide a Gram matrix; choose a positive one")
     rows = np.arange(len(table)) if rows is None else rows
     columns = np.arange(len(table)) if columns is None else columns

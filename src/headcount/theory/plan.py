@@ -13,7 +13,7 @@ from typing import Literal
 from headcount.errors import InputError
 from headcount.theory.bounds import Family, check_bits, check_sizes, log2_graphs, lower_bounds, warren_bits
 from headcount.theory.footprint import footprint, parameters
-from headcount.theory.laws import BUDGET, HEADS, TrainedLaw
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
 Variant = Literal["max", "softmax"]
@@ -30,6 +30,7 @@ class Row:
     budget: int
     parameters: int
     flops_per_token: int  # to form the query and the key
+    context_flops: int | None  # for a whole context, logits included, where its length is given
     bytes: int
     bits_per_parameter: float  # log2(number of graphs)/(2·d_model·D_K)
     interval: tuple[float, float] | None
@@ -46,6 +47,7 @@ class Plan:
     d_model: int
     variant: Variant
     family: Family
+    max_degree: int | None
     bits: float
     rows: tuple[Row, ...]
     advice: str
@@ -57,13 +59,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Holding:
-    """How many relations a channel holds by one law; `sense` says which way the law binds."""
+    """How many relations a channel holds by one law; `sense` says which way the law binds.
+
+    A construction that is not `sure`, since its condition fails or its constant is a guess, binds neither way.
+    """
 
     law: str
     sense: Literal["at most", "about", "at least"]
     items: int
     edges: int
     reason: str
+    sure: bool = True
 
 
 def plan(
@@ -77,8 +83,12 @@ def plan(
     margin: float | None = None,
     law: TrainedLaw = BUDGET,
     dtype: str = "float32",
+    context_length: int | None = None,
 ) -> Plan:
     """Plan a key–query budget; without `edges` the graph is a permutation of the items.
+
+    With `context_length` the rows count the flops of a whole context too: projections and logits (Appendix C).
+    The paper's default law is followed by the one of its other fits that is nearest to these sizes.
 
     >>> answer = plan(items=256, d_model=32)
     >>> trained = answer.row("trained law")
@@ -87,25 +97,29 @@ def plan(
     """
     if variant not in ("max", "softmax"):
         raise InputError(f"variant = {variant!r}: not known; choose max or softmax")
+    if context_length is not None and context_length < 1:
+        raise InputError(f"context_length = {context_length}: a context has at least 1 token; pass a larger number")
     edges = check_sizes(items, edges, d_model)
     upper = best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
     family = family_of(items, edges, max_degree)
-    bits = log2_graphs(items, edges, family)
+    bits = log2_graphs(items, edges, family, max_degree)
 
     def row(kind, name, budget, sure, reason, heads=None, key_dim=None, interval=None) -> Row:
         cost = footprint(d_model, budget, dtype=dtype)
-        costs = (cost.parameters, cost.projection_flops, cost.bytes, bits / (2 * d_model * budget))
+        whole = None if context_length is None else cost.context_flops(context_length)
+        costs = (cost.parameters, cost.projection_flops, whole, cost.bytes, bits / (2 * d_model * budget))
         return Row(kind, name, heads, key_dim, budget, *costs, interval, sure, reason)
 
     options = {"bits_per_parameter": bits_per_parameter, "margin": margin, "aggregation": variant}
     rows = [
         row("lower bound", bound.name, int(bound.budget), True, f"{bound.assumptions} ({bound.reference})")
-        for bound in lower_bounds(items, edges, d_model, family=family, **options)
+        for bound in lower_bounds(items, edges, d_model, family=family, max_degree=max_degree, **options)
     ]
-    heads, key_dim = trained_split(items, edges, d_model, law)
-    interval = law.interval_at(items, edges, d_model)
-    reason = _law_reason(law, variant)
-    rows.append(row("trained law", law.name, heads * key_dim, False, reason, heads, key_dim, interval))
+    for fit in (law, *_other_fits(law, items, edges, d_model)):
+        heads, key_dim = trained_split(items, edges, d_model, fit)
+        interval = fit.interval_at(items, edges, d_model)
+        reason = _law_reason(fit, variant)
+        rows.append(row("trained law", fit.name, heads * key_dim, False, reason, heads, key_dim, interval))
     if upper is not None:
         reason = _construction_reason(upper, edges, d_model, max_degree)
         split = upper.heads, upper.key_dim
@@ -114,18 +128,20 @@ def plan(
         better = pseudo_inverse(items, edges, d_model, max_degree)
         split = better.heads, better.key_dim
         rows.append(row("construction", better.name, better.budget, better.sure, better.basis, *split))
-    return Plan(items, edges, d_model, variant, family, bits, tuple(rows), _advice(rows, variant))
+    return Plan(items, edges, d_model, variant, family, max_degree, bits, tuple(rows), _advice(rows, variant))
 
 
 def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
-    """Name the family whose graphs are counted: permutations, regular graphs, or all graphs with m' edges.
+    """Name the family whose graphs are counted: the graphs with m' edges, and with degrees up to Δ where it is given.
 
-    >>> family_of(64, 64), family_of(64, 128, max_degree=2), family_of(64, 128)
-    ('permutation', 'regular', 'graph')
+    >>> family_of(64, 64), family_of(64, 128, max_degree=2), family_of(64, 128), family_of(64, 128, max_degree=3)
+    ('permutation', 'regular', 'graph', 'bounded')
     """
     if edges == items and max_degree in (None, 1):
         return "permutation"
-    return "regular" if max_degree is not None and max_degree * items == edges else "graph"
+    if max_degree is None or max_degree >= min(items - 1, edges):
+        return "graph"  # Δ excludes no graph
+    return "regular" if max_degree * items == edges else "bounded"
 
 
 def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw = BUDGET) -> tuple[int, int]:
@@ -141,6 +157,15 @@ def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw = BUDGET
     least = ceil(edges / d_model)
     key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
     return max(least, ceil(budget / key_dim)), key_dim
+
+
+def _other_fits(law: TrainedLaw, items: int, edges: int, d_model: int) -> list[TrainedLaw]:
+    """Eq. (32) beyond permutations; for these the fit without d_model = 16, where that is left out."""
+    if law is not BUDGET:
+        return []
+    if edges > items:
+        return [BUDGET_REGULAR]
+    return [BUDGET_WIDE] if d_model > 16 else []
 
 
 def _law_reason(law: TrainedLaw, variant: Variant) -> str:
@@ -188,11 +213,12 @@ def capacity(
     With `items` the relations are edges among that many items; without, they are those of a permutation,
     and the number of items is found too. Heads that share keys (`kv_heads` < `heads`) count in two ways. The
     bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K = h_kv·d_k: one query head of each
-    group makes a channel whose heads have keys of their own, and the other queries are left out.
+    group makes a channel whose heads have keys of their own, and the other queries are left out. The trained
+    law is inverted after rounding: `trained_split` of what is held fits D_K.
 
     >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(768, 12, 64)][:3]
     [('bit budget', 'at most', 536492), ('sign patterns', 'at most', 1794449),
-     ('permutations', 'about', 46151)]
+     ('permutations', 'about', 45963)]
     """
     groups = heads if kv_heads is None else kv_heads
     _check_channel(d_model, heads, key_dim, groups)
@@ -210,7 +236,7 @@ def capacity(
     if variant == "max":
         most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
         found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
-    most = _largest(lambda m, edges: law(m, edges, d_model) <= budget, items)
+    most = _trained(d_model, budget, items, law)
     found.append(Holding(law.name, "about", *most, f"D_K = {budget:,}; {_law_reason(law, variant)}"))
     return [*found, _constructed(d_model, budget, items, variant)]
 
@@ -231,17 +257,38 @@ def _log2_family(items: int, edges: int, permutations: bool) -> float:
     return log2_graphs(items, min(edges, items * (items - 1) // 2), "graph")
 
 
-def _constructed(d_model: int, budget: int, items: int | None, variant: Variant) -> Holding:
-    def fits(m: int, edges: int) -> bool:
-        upper = best_upper_bound(m, edges, d_model, aggregation=variant)
-        return upper is not None and upper.budget <= budget
+def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> tuple[int, int]:
+    """The most that the rounded split of a law holds, to 0.1 %: it is a little above the law, and uneven."""
+    most, edges = _largest(lambda m, edges: law(m, edges, d_model) <= budget, items)
+    for held in range(edges, 0 if items else 1, -(edges // 1000 + 1)):
+        heads, key_dim = trained_split(items or held, held, d_model, law)
+        if heads * key_dim <= budget:
+            return items or held, held
+    return most, 0
 
-    m, edges = _largest(fits, items)
-    upper = best_upper_bound(m, max(edges, 1), d_model, aggregation=variant)
-    assert upper is not None  # a single edge is a partial permutation, which every variant covers
+
+def _constructed(d_model: int, budget: int, items: int | None, variant: Variant) -> Holding:
+    """What the least construction holds whose condition is met; where none holds anything, the least of all."""
+
+    def choices(m: int, edges: int) -> list[UpperBound]:
+        usual = best_upper_bound(m, edges, d_model, aggregation=variant)
+        other = pseudo_inverse(m, edges, d_model) if variant == "max" else None
+        return [choice for choice in (usual, other) if choice is not None]
+
+    def fitting(m: int, edges: int) -> list[UpperBound]:
+        return [choice for choice in choices(m, edges) if choice.budget <= budget]
+
+    m, edges = _largest(lambda m, edges: any(choice.sure for choice in fitting(m, edges)), items)
+    if edges:
+        found = [choice for choice in fitting(m, edges) if choice.sure]
+    else:
+        m, edges = _largest(lambda m, edges: bool(fitting(m, edges)), items)
+        found = choices(m, max(edges, 1))  # never empty: one edge is a partial permutation, which each variant covers
+    upper = min(found, key=lambda choice: choice.budget)
     split = f"{upper.heads:,} × {upper.key_dim:,}"
     reason = f"Split as {split}" if edges else f"One block takes {split}, more than D_K = {budget:,}"
-    return Holding(upper.name, "at least", m, edges, f"{reason}; {upper.basis}")
+    sense = "at least" if upper.sure else "about"
+    return Holding(upper.name, sense, m, edges, f"{reason}; {upper.basis}", upper.sure)
 
 
 def _largest(fits: Callable[[int, int], bool], items: int | None) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from math import ceil, log
 from pathlib import Path
 
 from headcount.errors import InputError
-from headcount.theory.bounds import check_sizes
+from headcount.theory.bounds import check_degree, check_sizes
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def general_embedding(items: int, block: int, *, constant: float | None = None) 
 def gaussian_embedding(items: int, d_model: int, *, constant: float | None = None) -> UpperBound:
     """Corollary B.6: Construction III on a Gaussian unit-norm table, at the block size B = d_model."""
     bound = general_embedding(items, min(d_model, items), constant=constant)
-    return replace(bound, reference="Corollary B.6")
+    return replace(bound, name="Gaussian table", reference="Corollary B.6")
 
 
 def binary_embedding(items: int, d_model: int, *, constant: float | None = None) -> UpperBound:
@@ -170,7 +170,9 @@ def binary_embedding(items: int, d_model: int, *, constant: float | None = None)
     bound = general_embedding(items, block, constant=constant)
     met = d_model >= log(items) ** 2
     condition = f"d_model ≥ (ln m)² = {log(items) ** 2:.0f}, so that γ ≤ c/ln m"
-    return replace(bound, reference="Corollary B.7", condition=condition, met=met)
+    origin = bound.constant if constant is not None else f"{bound.constant} on Gaussian tables, here provisional"
+    name, reference = "binary table", "Corollary B.7"
+    return replace(bound, name=name, reference=reference, condition=condition, met=met, constant=origin)
 
 
 def general_graph(
@@ -208,20 +210,12 @@ def bounded_skew(
     width, origin = _width("general-graph", constant, log(items))
     condition, met = _wide_enough("general-graph", items, d_model)
     heads = max(ceil(edges / d_model), degree)
-    return UpperBound("general-graph", heads, width, "Corollary B.10", _degree(degree), condition, met, origin)
+    reference = "Corollary B.10" if degree * d_model <= edges else "Theorem B.9 in even batches"
+    return UpperBound("general-graph", heads, width, reference, _degree(degree), condition, met, origin)
 
 
 def _degree(max_degree: int) -> str:
     return f"graphs with degrees up to {max_degree:,}"
-
-
-def check_degree(items: int, edges: int, max_degree: int) -> None:
-    """Refuse a maximum degree that no graph of these sizes has."""
-    if not edges <= items * max_degree or max_degree > min(items, edges):
-        raise InputError(
-            f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
-            f"{ceil(edges / items)} and {min(items, edges)}; pass the largest in- or out-degree"
-        )
 
 
 def single_head(items: int, d_model: int, *, constant: float | None = None) -> UpperBound:
@@ -235,10 +229,14 @@ def single_head(items: int, d_model: int, *, constant: float | None = None) -> U
     """
     check_sizes(items, d_model=d_model)
     width, origin = _width("single-head", constant, (items / d_model) ** 2 * log(items))
-    least = (constants()["single-head"].c0 * items * log(items)) ** 0.5
-    condition = f"d_model ≥ √(c₀ m ln m) = {least:.0f}"
-    met = d_model >= least
+    condition, met = _mean_is_small(items, d_model)
     return UpperBound("single-head", 1, width, "Section 5", "permutations", condition, met, origin)
+
+
+def _mean_is_small(items: int, d_model: int) -> tuple[str, bool]:
+    """The precondition d_model² ≥ c₀·m·ln m of a single head, which keeps the mean of N₃ below the signal."""
+    least = (constants()["single-head"].c0 * items * log(items)) ** 0.5
+    return f"d_model ≥ √(c₀ m ln m) = {least:.0f}", d_model >= least
 
 
 def softmax_width(
@@ -261,13 +259,20 @@ def softmax_width(
     return ceil(max(needed, noise))
 
 
-def softmax_single_head(items: int, d_model: int, *, floor: float | None = None, leakage: float | None = None) -> int:
-    """Give D_K of one softmax head that serves all items in contexts of any length (Eq. (20)).
+def softmax_single_head(
+    items: int, d_model: int, *, floor: float | None = None, leakage: float | None = None
+) -> UpperBound:
+    """Give D_K of one softmax head that serves all items in contexts of any length (Proposition 8.4, Eq. (20)).
 
-    >>> softmax_single_head(256, 32, floor=16, leakage=16)
+    The width is necessary in the template of Algorithm 2; that it suffices is not proved, so it is provisional.
+
+    >>> softmax_single_head(256, 32, floor=16, leakage=16).budget
     5679
     """
-    return softmax_width(items, d_model, items, items, floor=floor, leakage=leakage)
+    width = softmax_width(items, d_model, items, items, floor=floor, leakage=leakage)
+    condition, met = _mean_is_small(items, d_model)
+    origin = f"C₁ = {_scale('softmax', floor):g}, C₂ = {_scale('single-head', leakage):g}, provisional"
+    return UpperBound("single-head", 1, width, "Proposition 8.4, Eq. (20)", "permutations", condition, met, origin)
 
 
 def softmax_advantage(items: int, d_model: int) -> float:
@@ -310,7 +315,8 @@ def best_upper_bound(
 ) -> UpperBound | None:
     """Choose the construction that applies and needs the least; None where the paper has none (softmax).
 
-    Without a maximum degree the graph is taken to be as even as can be, Δ = ⌈m'/m⌉.
+    Without a maximum degree the graph is taken to be as even as can be, Δ = ⌈m'/m⌉. General graphs are packed
+    evenly (`bounded_skew`), which never takes more heads than Theorem B.9's sum (`general_graph`).
 
     >>> best_upper_bound(256, None, 32).reference, best_upper_bound(256, None, 256).reference
     ('Theorem 4.1', 'Theorem B.1')
@@ -324,6 +330,4 @@ def best_upper_bound(
         return one_hot(items)
     if degree == 1 and edges == items:
         return compressive(items, d_model)
-    if max_degree is None:
-        return bounded_skew(items, edges, d_model)
-    return general_graph(items, edges, d_model, degree)
+    return bounded_skew(items, edges, d_model, degree)
