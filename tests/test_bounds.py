@@ -19,13 +19,13 @@ from headcount.theory.bounds import (
     default_margin,
     gaussian_margin_ceiling,
     heads_bound,
-    log2_graphs,
     lower_bounds,
     margin_bits,
     margin_bound,
     warren_bits,
     warren_bound,
 )
+from headcount.theory.counting import log2_graphs
 
 # (items, d_model) and a total key dimension at which exact weights for a permutation were found.
 ACHIEVED = {(64, 16): 10, (128, 32): 10, (128, 64): 4, (256, 32): 36, (512, 64): 32, (4096, 512): 40}

@@ -17,9 +17,10 @@ from headcount.cli.plan import plan as plan_command
 from headcount.errors import InputError
 from headcount.theory import upper
 from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
+from headcount.theory.capacity import capacity
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw
-from headcount.theory.plan import capacity, family_of, plan, trained_split
+from headcount.theory.plan import family_of, plan, trained_split
 
 GRID = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
 GRID += [(128, 16), (1024, 128), (2048, 256), (4096, 512), (1024, 32)]

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
     from headcount.theory.bounds import lower_bounds as lower_bounds
+    from headcount.theory.capacity import capacity as capacity
     from headcount.theory.incoherence import incoherence as incoherence
-    from headcount.theory.plan import capacity as capacity
     from headcount.theory.plan import plan as plan
     from headcount.theory.softmax import softmax_certificate as softmax_certificate
 
@@ -52,8 +52,9 @@ _ROOMS = {
     "problem.makers": ["permutation_graph", "random_graph", "regular_graph", "with_positions"],
     "problem.tables": ["load_embeddings", "save_embeddings"],
     "theory.bounds": ["lower_bounds"],
+    "theory.capacity": ["capacity"],
     "theory.incoherence": ["incoherence"],
-    "theory.plan": ["capacity", "plan"],
+    "theory.plan": ["plan"],
     "theory.softmax": ["softmax_certificate"],
 }
 _HOME = {name: f"headcount.{room}" for room, names in _ROOMS.items() for name in names}

@@ -21,8 +21,8 @@ _PAGE = """<!doctype html>
   td {{ padding: 0.15rem 1.5rem 0.15rem 0; vertical-align: top; }}
   pre {{ background: #f4f4f4; padding: 0.75rem; overflow-x: auto; }}
 </style>
-<h1>{title}</h1>
-<p>{verdict}</p>
+<h1>A tour of headcount</h1>
+<p>{title}. {verdict}</p>
 <img alt="score matrix and score distribution" src="data:image/png;base64,{image}">
 <h2>What verification found</h2>
 <table>{rows}</table>

@@ -55,7 +55,7 @@ def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_
             "edge": graph.has_edges(sources[rows], targets[columns]),
         }
     )
-    return ScoreMatrix(cells, _histogram(weights, graph, parts), weights.threshold, graph.items, shown)
+    return ScoreMatrix(cells, _histogram(weights, graph, parts, window.numpy()), weights.threshold, graph.items, shown)
 
 
 def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
@@ -100,7 +100,9 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
     )
     limit = alt.Chart(pd.DataFrame({"τ": [matrix.threshold]}))
     rule = limit.mark_rule(color=_LINE, strokeDash=[5, 3], strokeWidth=1.5).encode(x="τ:Q")
-    label = limit.mark_text(align="left", dx=5, dy=8, baseline="top", color=_LINE).encode(
+    right_half = matrix.threshold > (matrix.histogram.low.min() + matrix.histogram.high.max()) / 2
+    side_of_rule = {"align": "right", "dx": -5} if right_half else {"align": "left", "dx": 5}
+    label = limit.mark_text(dy=8, baseline="top", color=_LINE, **side_of_rule).encode(
         x="τ:Q", y=alt.value(0), text=alt.value(f"τ = {matrix.threshold:.4g}")
     )
     right = (bars + rule + label).properties(width=side, height=side, title="all pairs against the threshold")
@@ -136,13 +138,13 @@ def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
     return order
 
 
-def _histogram(weights: KeyQuery, graph: Graph, parts: Projections) -> pd.DataFrame:
+def _histogram(weights: KeyQuery, graph: Graph, parts: Projections, sample: np.ndarray) -> pd.DataFrame:
     """Counts of all m² scores in equal bins, edges and non-edges apart, in two passes over the tiles."""
     low, high = weights.threshold, weights.threshold
     for _, _, tile in parts.tiles(torch.float64, 1024):
         low, high = min(low, float(tile.min())), max(high, float(tile.max()))
-    bounds = np.linspace(low, high if high > low else low + 1, _BINS + 1)
-    everything = np.zeros(_BINS, dtype=np.int64)
+    bounds = _bin_bounds(low, high, sample)
+    everything = np.zeros(bounds.size - 1, dtype=np.int64)
     for _, _, tile in parts.tiles(torch.float64, 1024):
         everything += np.histogram(tile.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
     edge_scores = parts.at(torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy()))
@@ -160,3 +162,14 @@ def _histogram(weights: KeyQuery, graph: Graph, parts: Projections) -> pd.DataFr
         for kind, counts in (("non-edges", np.maximum(everything - edges, 0)), ("edges", edges))
     ]
     return pd.concat(frames, ignore_index=True)
+
+
+def _bin_bounds(low: float, high: float, sample: np.ndarray) -> np.ndarray:
+    """About `_BINS` equal bins; where scores lie on a grid, as integers do, each bin holds equally many grid points."""
+    width = (high - low) / _BINS or 1.0
+    values = np.unique(sample)
+    step = float(np.diff(values).min()) if 1 < values.size <= 200 else 0.0
+    if step > 0:
+        width = step * np.ceil(width / step)
+    start = low - step / 2
+    return start + width * np.arange(int(np.ceil((high + step / 2 - start) / width)) + 1)

@@ -15,9 +15,9 @@ from typing import Any
 
 from headcount.errors import InputError
 from headcount.files import existing_file
+from headcount.theory.capacity import Holding, capacity
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import BUDGET, HEADS, TrainedLaw
-from headcount.theory.plan import Holding, capacity
 
 _CONFIGS = Path(__file__).with_name("configs")
 EXAMPLES = ("gpt2", "gpt3-175b", "llama-3-8b")

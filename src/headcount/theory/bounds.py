@@ -12,13 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-from scipy.special import gammaln
-
 from headcount.errors import InputError
+from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import parameters
 
-Family = Literal["permutation", "graph", "regular", "bounded"]
 Aggregation = Literal["max", "sum", "softmax"]
 _ROUNDING = 1e-12  # bits are shaved by this share, so that rounding never excludes a budget
 
@@ -32,127 +29,6 @@ class LowerBound:
     bits: float  # log2 of the number of graphs, or a lower bound on it
     assumptions: str
     reference: str
-
-
-def check_sizes(items: int, edges: int | None = None, d_model: int = 1) -> int:
-    """Refuse impossible sizes; return the number of edges, which is `items` when not given.
-
-    >>> check_sizes(4, 13)
-    Traceback (most recent call last):
-    headcount.errors.InputError: edges = 13: 4 items have only 12 ordered pairs; pass fewer edges
-    """
-    if items < 2:
-        raise InputError(f"items = {items}: a graph needs at least 2 items; pass a larger number")
-    if d_model < 1:
-        raise InputError(f"d_model = {d_model}: the model width is at least 1; pass a larger number")
-    edges = items if edges is None else edges
-    pairs = items * (items - 1)
-    if edges < 1:
-        raise InputError(f"edges = {edges}: a graph needs at least 1 edge; pass a larger number")
-    if edges > pairs:
-        raise InputError(f"edges = {edges}: {items} items have only {pairs} ordered pairs; pass fewer edges")
-    return edges
-
-
-def check_degree(items: int, edges: int, max_degree: int) -> None:
-    """Refuse a maximum degree that no graph of these sizes has."""
-    if not edges <= items * max_degree or max_degree > min(items, edges):
-        raise InputError(
-            f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
-            f"{math.ceil(edges / items)} and {min(items, edges)}; pass the largest in- or out-degree"
-        )
-
-
-def log2_graphs(
-    items: int, edges: int | None = None, family: Family = "permutation", max_degree: int | None = None
-) -> float:
-    """Give log2 of the number of graphs in a family, or (`regular`, `bounded`) a lower bound on it.
-
-    permutation: log2 m!, fixed points allowed. graph: log2 C(m(m−1), m'), no loops (Section 9).
-
-    regular: digraphs with all in- and out-degrees r = m'/m, no loops. Take r disjoint perfect matchings
-    out of K_{m,m} minus its diagonal, one by one. With j−1 of them gone an (m−j)-regular graph is left,
-    and it has at least (m−j)^m · m!/m^m perfect matchings (van der Waerden's bound; Egorychev, Falikman
-    1981). One r-regular graph arises in at most Π_j (j!)^(m/j) orders (Brégman 1973). Hence
-
-        log2 (number) ≥ Σ_{j=1}^{r} m·log2(1 − j/m) + log2 m! − (m/j)·log2 j!.
-
-    The complement is (m−1−r)-regular, and serves r > (m−1)/2.
-
-    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops. Take m' edges
-    of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m') such choices. Of all R(r)
-    graphs there are R(r)·C(rm, m'), and each choice arises from no more graphs than there are ways to add the
-    N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of the a_i and b_i ends that its vertices lack. Each
-    product is least, L, where its numbers differ by at most one. At r = 1 this gives C(m, m')²·m'!, less the
-    loops. Hence
-
-        ln (number) ≥ max_r ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L).
-
-    >>> round(2 ** log2_graphs(4)), round(2 ** log2_graphs(4, 3, "graph"))
-    (24, 220)
-    >>> round(log2_graphs(1000, 999, "bounded", max_degree=1))  # 8,539 with loops
-    8538
-    >>> log2_graphs(7, 14, "regular") < math.log2(357_435)  # there are 357,435 of them
-    True
-    """
-    edges = check_sizes(items, edges)
-    match family:
-        case "permutation":
-            if edges != items:
-                raise InputError(f"edges = {edges}: a permutation of {items} items has {items}; leave edges out")
-            return math.lgamma(items + 1) / math.log(2)
-        case "graph":
-            return _log_binomial(items * (items - 1), edges) / math.log(2)
-        case "regular":
-            if edges % items:
-                raise InputError(f"edges = {edges}: not a multiple of {items} items; pass degree × items")
-            return _log_regular(items, edges // items) / math.log(2)
-        case "bounded":
-            if max_degree is None:
-                raise InputError("family = 'bounded': its largest degree is missing; pass max_degree")
-            check_degree(items, edges, max_degree)
-            return _log_bounded(items, edges, min(max_degree, items - 1)) / math.log(2)
-        case _:
-            raise InputError(f"family = {family!r}: not known; choose permutation, graph, regular or bounded")
-
-
-def _log_regular(items: int, degree: int) -> float:
-    order = np.arange(1.0, min(degree, items - 1 - degree) + 1)
-    matchings = items * np.log1p(-order / items) + math.lgamma(items + 1)
-    return max(0.0, float(np.sum(matchings - items / order * gammaln(order + 1))))
-
-
-def _log_bounded(items: int, edges: int, max_degree: int) -> float:
-    least = -(-edges // items)
-    degrees = {least, max_degree, *(2**power for power in range(least.bit_length(), max_degree.bit_length()))}
-    return max(_log_parts_of_regular(items, edges, degree) for degree in degrees)
-
-
-def _log_parts_of_regular(items: int, edges: int, degree: int) -> float:
-    missing = degree * items - edges
-    most = math.lgamma(missing + 1)
-    each, rest = divmod(missing, items)
-    even = (items - rest) * math.lgamma(each + 1) + rest * math.lgamma(each + 2)
-    graphs = _log_regular(items, degree) - most + 2 * even
-    return _log_binomial(degree * items, edges) + max(0.0, graphs - 1e-14 * most)  # less what may be rounding
-
-
-def _log_binomial(total: int, chosen: int) -> float:
-    """ln C(N, k) in Stirling's form: its large terms are positive, so that nothing cancels at N = 10^14."""
-    small = min(chosen, total - chosen)
-    if small == 0:
-        return 0.0
-    rest = total - small
-    entropy = small * math.log(total / small) - rest * math.log1p(-small / total)
-    scale = 0.5 * math.log(total / (2 * math.pi * small * rest))
-    return entropy + scale + _stirling_rest(total) - _stirling_rest(small) - _stirling_rest(rest)
-
-
-def _stirling_rest(n: int) -> float:
-    """ln n! less Stirling's n·ln n − n + ½·ln 2πn."""
-    if n < 16:
-        return math.lgamma(n + 1) - (n * math.log(n) - n + 0.5 * math.log(2 * math.pi * n))
-    return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / n**2) / n**2) / n**2) / n
 
 
 def check_heads(heads: int) -> None:

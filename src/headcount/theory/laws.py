@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import log, log2
 from typing import Literal
 
-from headcount.theory.bounds import check_sizes
+from headcount.theory.counting import check_sizes
 
 Form = Literal["edges·ln(items)/d_model", "edges·log2(items)/d_model", "edges/d_model"]
 

@@ -18,7 +18,7 @@ from math import ceil, log
 from pathlib import Path
 
 from headcount.errors import InputError
-from headcount.theory.bounds import check_degree, check_sizes
+from headcount.theory.counting import check_degree, check_sizes
 
 
 @dataclass(frozen=True)
