@@ -67,14 +67,15 @@ def construct(
 ) -> None:
     """Build weights for a graph and a table by one of the paper's constructions, and verify them.
 
-    Exit code 0: verified exact; 1: not (or nothing found); 2: bad input. With --trials, measure instead how often a
-    construction succeeds as d_k grows, with the paper's heads and threshold.
+    Exit code 0: verified exact; 1: not, or nothing found; 2: bad input.
 
+    With --trials, measure instead how often a construction succeeds as
+    d_k grows, with the paper's heads and threshold.
+
+    \b
     Examples:
-
-        headcount construct graph.csv table.npy --inverse pinv --out weights.safetensors
-
-        headcount construct --trials 100 --method compressive --items 512 --d-model 256
+      headcount construct graph.csv table.npy --inverse pinv --out weights.safetensors
+      headcount construct --trials 100 --method compressive --items 512 --d-model 256
     """
     if trials is not None:
         if items is None or d_model is None or method is Method.auto:

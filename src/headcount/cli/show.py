@@ -22,11 +22,10 @@ def show(
 ) -> None:
     """Say what is in a weights file; with --scores, draw its scores with the true edges marked.
 
+    \b
     Examples:
-
-        headcount show weights.safetensors
-
-        headcount show weights.safetensors graph.csv table.npy --scores scores.png
+      headcount show weights.safetensors
+      headcount show weights.safetensors graph.csv table.npy --scores scores.png
     """
     from headcount.attention.storage import load
 

@@ -66,10 +66,12 @@ def verify(
 ) -> None:
     """Do these weights recognise this graph? Exit code 0: yes, exactly; 1: no, or open; 2: bad input.
 
-    Max and sum weights are checked on all ordered pairs, hence for every context of every length. Softmax weights
-    are checked on drawn contexts of the length they were built for (16 items if that is unknown), or on yours
-    (--contexts). With --context-length the answer covers every context of that length: certified, refuted (by a
-    context that is shown) or open.
+    Max and sum weights are checked on all ordered pairs, hence for every
+    context of every length. Softmax weights are checked on drawn contexts
+    of the length they were built for (16 if unknown), or on --contexts.
+
+    With --context-length the answer covers every context of that length:
+    certified, refuted (by a context that is shown) or open.
 
     \b
     Example:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -21,6 +22,7 @@ from headcount.shapes import Float
 
 _SHOWN = 64  # rows and columns drawn at most
 _BINS = 40
+_SIDE = 380  # pixels
 _EDGE, _OTHER, _LINE = "#D55E00", "#0072B2", "#222222"  # Okabe–Ito: told apart by all readers and in print
 _FORMATS = (".png", ".svg", ".pdf")
 
@@ -60,30 +62,35 @@ def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_
 
 def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
     """Left: scores as colours, true edges ringed. Right: how many pairs score what, and where τ stands."""
+    return (
+        alt.hconcat(_heat(matrix), _distribution(matrix), spacing=40)
+        .resolve_scale(color="independent")
+        .properties(title=alt.TitleParams(title, fontSize=16, anchor="start", offset=12))
+        .configure_view(stroke="#cccccc")
+        .configure(font="DejaVu Sans, Helvetica, Arial, sans-serif")
+    )
+
+
+def _heat(matrix: ScoreMatrix) -> Any:
     everything = "all" if matrix.shown == matrix.items else f"the first {matrix.shown} of"
-    scale = alt.Scale(scheme="blueorange", domainMid=matrix.threshold)
-    side = 380
+    bare = alt.Axis(labels=False, ticks=False)
     base = alt.Chart(matrix.cells).encode(
-        x=alt.X(
-            "column:O",
-            title="target, ordered so that edges lie on the diagonal",
-            axis=alt.Axis(labels=False, ticks=False),
-        ),
-        y=alt.Y(
-            "row:O",
-            title=f"source ({everything} {matrix.items} items)",
-            axis=alt.Axis(labels=False, ticks=False),
-        ),
+        x=alt.X("column:O", title="target, ordered so that edges lie on the diagonal", axis=bare),
+        y=alt.Y("row:O", title=f"source ({everything} {matrix.items} items)", axis=bare),
     )
-    heat = base.mark_rect().encode(
-        color=alt.Color("score:Q", scale=scale, legend=alt.Legend(title="score", orient="bottom", gradientLength=side))
-    )
+    scale = alt.Scale(scheme="blueorange", domainMid=matrix.threshold)
+    legend = alt.Legend(title="score", orient="bottom", gradientLength=_SIDE)
+    heat = base.mark_rect().encode(color=alt.Color("score:Q", scale=scale, legend=legend))
     rings = (
         base.transform_filter("datum.edge")
-        .mark_point(filled=False, size=(side / matrix.shown) ** 2 * 1.6, strokeWidth=1)
+        .mark_point(filled=False, size=(_SIDE / matrix.shown) ** 2 * 1.6, strokeWidth=1)
         .encode(color=alt.value(_LINE))
     )
-    left = (heat + rings).properties(width=side, height=side, title="scores; rings mark the true edges")
+    return (heat + rings).properties(width=_SIDE, height=_SIDE, title="scores; rings mark the true edges")
+
+
+def _distribution(matrix: ScoreMatrix) -> Any:
+    colors = alt.Scale(domain=["edges", "non-edges"], range=[_EDGE, _OTHER])
     bars = (
         alt.Chart(matrix.histogram)
         .mark_bar(opacity=0.75)
@@ -91,11 +98,7 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
             x=alt.X("low:Q", bin="binned", title="score"),
             x2="high:Q",
             y=alt.Y("share:Q", title="share of the pairs of that kind (%)", stack=None),
-            color=alt.Color(
-                "kind:N",
-                scale=alt.Scale(domain=["edges", "non-edges"], range=[_EDGE, _OTHER]),
-                legend=alt.Legend(title=None, orient="bottom"),
-            ),
+            color=alt.Color("kind:N", scale=colors, legend=alt.Legend(title=None, orient="bottom")),
         )
     )
     limit = alt.Chart(pd.DataFrame({"τ": [matrix.threshold]}))
@@ -105,14 +108,7 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
     label = limit.mark_text(dy=8, baseline="top", color=_LINE, **side_of_rule).encode(
         x="τ:Q", y=alt.value(0), text=alt.value(f"τ = {matrix.threshold:.4g}")
     )
-    right = (bars + rule + label).properties(width=side, height=side, title="all pairs against the threshold")
-    return (
-        alt.hconcat(left, right, spacing=40)
-        .resolve_scale(color="independent")
-        .properties(title=alt.TitleParams(title, fontSize=16, anchor="start", offset=12))
-        .configure_view(stroke="#cccccc")
-        .configure(font="DejaVu Sans, Helvetica, Arial, sans-serif")
-    )
+    return (bars + rule + label).properties(width=_SIDE, height=_SIDE, title="all pairs against the threshold")
 
 
 def save_chart(chart: alt.HConcatChart, path: str | os.PathLike[str]) -> None:
