@@ -104,6 +104,16 @@ BAD_INPUT = {
         ["verify", WEIGHTS, GRAPH, TABLE, "--contexts", "twice.npy", "--context-length", "3"],
         "exclude each other",
     ),
+    "a bench of nothing": (["bench", "packing", "--items", "16", "--edges", "8", "--block", "0"], "--block"),
+    "a table beyond memory": (
+        ["make", "embeddings", "one-hot", "--items", "1000000000000", "--out", "x.npy"],
+        "too large for this machine",
+    ),
+    "a width beyond numbers": (
+        ["make", "embeddings", "gaussian", "--items", "1", "--d-model", "10000000000000000000", "--out", "x.npy"],
+        "too large for this machine",
+    ),
+    "hardly a bit": (["plan", "--items", "64", "--d-model", "16", "--bits", "1e-308"], "1e-6 to 1e6 bits"),
     "a blank line": (["verify", WEIGHTS, "gap.csv", TABLE], "gap.csv, line 3"),
     "an id beyond 64 bits": (["verify", WEIGHTS, "huge.csv", TABLE], "huge.csv, line 2"),
     "too few rows": (["verify", WEIGHTS, GRAPH, "short.npy"], "graph.csv, line"),

@@ -325,6 +325,13 @@ def test_real_tables_and_graphs_can_be_built():
     assert verify(construct(graph, table, inverse="pinv"), graph, table).exact
 
 
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_a_graph_without_edges_is_recognised(items):
+    graph, table = Graph.from_edges(items, []), gaussian_embeddings(items, 4)
+    for inverse in ("transpose", "pinv"):
+        assert verify(construct(graph, table, inverse=inverse), graph, table).exact
+
+
 def test_calibration_sees_where_no_width_is_enough():
     assert calibrate("compressive", 64, 16, trials=5).limit == 0.0
     assert calibrate("compressive", 64, 1024, heads=4, trials=5).limit == 1.0

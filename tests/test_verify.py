@@ -266,3 +266,24 @@ def test_nothing_is_verified_by_nothing():
 def test_cuda_finds_what_the_cpu_finds(problem):
     here, there = (verify(*problem, device=device) for device in ("cpu", "cuda"))
     assert (here.false_positives, here.false_negatives) == (there.false_positives, there.false_negatives)
+
+
+def test_sizes_beyond_any_product_are_still_decided():
+    def one(value):
+        return torch.full((1, 1, 1), value, dtype=torch.float64)
+
+    loop, none = Graph.from_edges(1, [(0, 0)]), Graph.from_edges(1, [])
+    tiny = KeyQuery(one(2.0**-600), one(2.0**-600), 0.0)
+    assert verify(tiny, loop, torch.full((1, 1), 2.0**-600, dtype=torch.float64)).exact
+    with pytest.raises(InputError, match="float64"):
+        verify(KeyQuery(one(2.0**1023), one(2.0**1023), 0.0), loop, torch.full((1, 1), 4.0, dtype=torch.float64))
+    table, context = torch.full((1, 1), 2.0**199, dtype=torch.float64), torch.tensor([[0]])
+    small = KeyQuery(one(2.0**-700), one(2.0**-500), 0.0)
+    assert verify(small, loop, table).margin == verify(small, loop, table, contexts=context).margin == 2.0**-802
+    large = KeyQuery(one(2.0**150), one(-(2.0**1000)), 0.0)
+    for contexts in (None, context):
+        with pytest.raises(InputError, match="overflow"):
+            verify(large, none, torch.ones(1, 1, dtype=torch.float64), contexts=contexts)
+    far = KeyQuery(one(1.5e154), one(1.0e154), -1.5e308)
+    with pytest.raises(InputError, match="overflows float64"):
+        verify(far, none, torch.ones(1, 1, dtype=torch.float64))

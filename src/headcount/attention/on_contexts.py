@@ -36,13 +36,14 @@ def verify_contexts(
 ) -> Recovery:
     """Check every ordered pair of every given context."""
     truth = labels(graph, contexts)
+    exponent = 0
     if weights.aggregation == "softmax":
         scores = _context_scores(weights, table, contexts)
         error = _softmax_error(weights, table.double(), contexts.shape[1])
         # Exponentials cannot be decided exactly: a score within its error bound of τ counts as wrong.
         wrong = ~torch.where(truth, scores > weights.threshold + error, scores <= weights.threshold - error)
     else:
-        scores, error, wrong = _decided(weights, table, contexts, truth)
+        scores, error, wrong, exponent = _decided(weights, table, contexts, truth)
     failed = int(wrong.flatten(1).any(1).sum())
     return summarise(
         weights,
@@ -51,9 +52,9 @@ def verify_contexts(
         hits=int((truth & ~wrong).sum()),
         false_positives=int((wrong & ~truth).sum()),
         false_negatives=int((wrong & truth).sum()),
-        lowest_edge=_extreme(scores, truth, contexts, lowest=True),
-        highest_non_edge=_extreme(scores, ~truth, contexts, lowest=False),
-        score_error=error,
+        lowest_edge=_extreme(scores, truth, contexts, exponent, lowest=True),
+        highest_non_edge=_extreme(scores, ~truth, contexts, exponent, lowest=False),
+        score_error=untamed(error, exponent),
         checked_in="float64",
         contexts=len(contexts),
         failed_contexts=failed,
@@ -63,15 +64,14 @@ def verify_contexts(
 
 def _decided(
     weights: KeyQuery, table: Tensor, contexts: Int[Tensor, "count length"], truth: Bool[Tensor, "count length length"]
-) -> tuple[Float[Tensor, "count length length"], float, Bool[Tensor, "count length length"]]:
-    """Max and sum: scores, the bound on their error, and which pairs are decided wrongly, beyond rounding."""
+) -> tuple[Float[Tensor, "count length length"], float, Bool[Tensor, "count length length"], int]:
+    """Max and sum, tamed by 2^-exponent: scores, the bound on their error, wrong decisions, the exponent."""
     weights, table, exponent = tamed(weights, table)
     judge = Judge.of(weights, table)
     pairs = tuple(part.expand_as(truth).flatten() for part in (contexts[:, :, None], contexts[:, None, :]))
     scores = judge.parts.at(*pairs)
     wrong = judge.predicted(scores, *pairs).view_as(truth) ^ truth
-    scores = (scores * untamed(1.0, exponent)).view_as(truth)
-    return scores, untamed(judge.bound.float64, exponent), wrong
+    return scores.view_as(truth), judge.bound.float64, wrong, exponent
 
 
 def _context_scores(
@@ -106,13 +106,15 @@ def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], leng
     return weights.heads * (float(np.expm1(2 * logit_error)) + (length + weights.heads + 16) * 2.0**-52)
 
 
-def _extreme(scores: Tensor, among: Tensor, contexts: Tensor, lowest: bool) -> Extreme | None:
+def _extreme(scores: Tensor, among: Tensor, contexts: Tensor, exponent: int, lowest: bool) -> Extreme | None:
     if not among.any():
         return None
     masked = scores.masked_fill(~among, torch.inf if lowest else -torch.inf)
     flat = int(masked.argmin() if lowest else masked.argmax())
     context, p, q = (int(part) for part in np.unravel_index(flat, scores.shape))
-    return Extreme(float(scores[context, p, q]), int(contexts[context, p]), int(contexts[context, q]))
+    return Extreme(
+        untamed(float(scores[context, p, q]), exponent), int(contexts[context, p]), int(contexts[context, q])
+    )
 
 
 def _clopper_pearson_upper(failures: int, trials: int, confidence: float = 0.95) -> float:

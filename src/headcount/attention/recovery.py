@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from headcount.attention.key_query import KeyQuery
+from headcount.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def summarise(
     margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
     margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
     margin = min(margins) if margins else float("inf")
+    if margins and not math.isfinite(margin):
+        raise InputError("the distance from a score to the threshold overflows float64; scale the weights down")
     errors = false_positives + false_negatives
     return Recovery(
         exact=exact,

@@ -157,13 +157,14 @@ def untamed(score: float, exponent: int) -> float:
 
 def _shifted(values: Tensor, exponent: int) -> Tensor:
     """values·2^exponent, refused where float64 cannot hold that."""
-    half = exponent // 2  # in two steps: the factor alone may be out of range
-    moved = values * 2.0**half * 2.0 ** (exponent - half)
-    if not torch.equal(moved * 2.0**-half * 2.0 ** (half - exponent), values):
-        raise InputError(
-            "the weights, the table and the threshold differ in size by more than float64 can hold; scale them"
-        )
-    return moved
+    before = values.cpu().numpy()
+    with np.errstate(over="ignore", under="ignore"):
+        moved = np.ldexp(before, exponent)
+        if not np.array_equal(np.ldexp(moved, -exponent), before):
+            raise InputError(
+                "the weights, the table and the threshold differ in size by more than float64 can hold; scale them"
+            )
+    return torch.from_numpy(np.asarray(moved)).to(values.device)
 
 
 def _tame_exponent(values: Tensor) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from importlib.metadata import version
@@ -20,6 +21,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+# How numpy, torch and Python say that an array or a number does not fit.
+_TOO_LARGE = re.compile("allocate|memory|too large|too big|overflow|maximum|exceed", re.IGNORECASE)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -77,6 +81,8 @@ def _fail_otherwise(error: Exception) -> NoReturn:
         sys.exit(2)
     if message := getattr(error, "format_message", None):  # a usage error, whichever click it comes from
         common.fail(f"{message().rstrip('.')}; see --help")
+    if isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(str(error)):
+        common.fail(f"a size is too large for this machine ({error}); choose smaller numbers")
     if os.environ.get("HEADCOUNT_DEBUG"):
         raise error
     common.fail(f"internal error ({name}: {error}); set HEADCOUNT_DEBUG=1 for the traceback and report it", code=70)

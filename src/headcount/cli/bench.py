@@ -22,10 +22,10 @@ Repeats = Annotated[int, typer.Option(min=1, help="Timed repeats; the median cou
 
 @app.command()
 def verify(
-    items: Annotated[int, typer.Option(help="m.")] = 20_000,
-    d_model: Annotated[int, typer.Option(help="d_model.")] = 256,
-    heads: Annotated[int, typer.Option(help="h.")] = 8,
-    key_dim: Annotated[int, typer.Option(help="d_k.")] = 64,
+    items: Annotated[int, typer.Option(min=1, help="m.")] = 20_000,
+    d_model: Annotated[int, typer.Option(min=1, help="d_model.")] = 256,
+    heads: Annotated[int, typer.Option(min=1, help="h.")] = 8,
+    key_dim: Annotated[int, typer.Option(min=1, help="d_k.")] = 64,
     repeats: Repeats = 3,
     json: Json = False,
 ) -> None:
@@ -72,10 +72,10 @@ def verify(
 
 @app.command()
 def contexts(
-    items: Annotated[int, typer.Option(help="m.")] = 512,
-    length: Annotated[int, typer.Option(help="ℓ.")] = 16,
-    degree: Annotated[int, typer.Option(help="r; 1 is a permutation.")] = 1,
-    count: Annotated[int, typer.Option(help="Contexts drawn in a repeat.")] = 131_072,
+    items: Annotated[int, typer.Option(min=1, help="m.")] = 512,
+    length: Annotated[int, typer.Option(min=1, help="ℓ.")] = 16,
+    degree: Annotated[int, typer.Option(min=1, help="r; 1 is a permutation.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Contexts drawn in a repeat.")] = 131_072,
     repeats: Repeats = 3,
     json: Json = False,
 ) -> None:
@@ -100,9 +100,9 @@ def contexts(
 
 @app.command()
 def packing(
-    items: Annotated[int, typer.Option(help="m.")] = 333_333,
-    edges: Annotated[int, typer.Option(help="m'.")] = 1_000_000,
-    block: Annotated[int, typer.Option(help="Edges a head holds.")] = 512,
+    items: Annotated[int, typer.Option(min=1, help="m.")] = 333_333,
+    edges: Annotated[int, typer.Option(min=1, help="m'.")] = 1_000_000,
+    block: Annotated[int, typer.Option(min=1, help="Edges a head holds.")] = 512,
     repeats: Repeats = 1,
     json: Json = False,
 ) -> None:

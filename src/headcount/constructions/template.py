@@ -80,6 +80,8 @@ def inverter(inverse: Inverse, scale: float = 1.0) -> Callable[[Tensor], Tensor]
 def _pseudo_inverse(rows: Float[Tensor, "block d_model"]) -> Float[Tensor, "d_model block"]:
     """Xᵀ(XXᵀ)⁻¹ by Cholesky where the rows are independent enough for that, else by singular values."""
     exact = rows.double()
+    if not len(rows):
+        return rows.T
     factor, failed = torch.linalg.cholesky_ex(exact @ exact.T)
     if not failed:
         found = torch.cholesky_solve(exact, factor).T

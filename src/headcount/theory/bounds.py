@@ -39,8 +39,8 @@ def check_heads(heads: int) -> None:
 
 def check_bits(bits_per_parameter: float) -> None:
     """Refuse a number of bits that no parameter has."""
-    if not 0 < bits_per_parameter < math.inf:
-        raise InputError(f"bits = {bits_per_parameter}: a parameter has a positive number of bits; pass 8 or 16")
+    if not 1e-6 <= bits_per_parameter <= 1e6:
+        raise InputError(f"bits = {bits_per_parameter}: a parameter carries 1e-6 to 1e6 bits; pass 8 or 16")
 
 
 def bit_budget_bound(bits: float, d_model: int, bits_per_parameter: float = 8) -> int:
