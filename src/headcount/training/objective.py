@@ -1,0 +1,108 @@
+"""The objectives of Sections 6, 7.1, 7.2 and A.3, each with its gradient by hand.
+
+Shapes: a batch of runs, h heads, contexts of ℓ items. `scores` holds S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ, `positive` holds y_pq.
+This is the reference that every engine is tested against; it is itself tested against autograd.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from headcount.shapes import Bool, Float
+from headcount.training.spec import RunSpec
+
+Scores = Float[Tensor, "*runs heads length length"]
+Pairs = Float[Tensor, "*runs length length"]
+Labels = Bool[Tensor, "*runs length length"]
+
+
+def aggregated(spec: RunSpec, scores: Scores) -> Pairs:
+    """Scores joined across heads: max, sum, or Σ_k softmax(S⁽ᵏ⁾/√d_k) along the context."""
+    match spec.variant:
+        case "max" | "value":
+            return scores.amax(-3)
+        case "sum":
+            return scores.sum(-3)
+        case "softmax":
+            return (scores / math.sqrt(spec.key_dim)).softmax(-1).sum(-3)
+
+
+def score_gradient(
+    spec: RunSpec,
+    scores: Scores,
+    positive: Labels,
+    threshold: Float[Tensor, "*runs"],
+    messages: Float[Tensor, "*runs length d_model"],
+) -> tuple[Scores, Float[Tensor, "*runs"]]:
+    """∂L/∂S⁽ᵏ⁾ and ∂L/∂τ of one context a run."""
+    joined = aggregated(spec, scores)
+    if spec.variant == "value":
+        slope, down = _retrieval_slope(joined, positive, messages), torch.zeros_like(threshold)
+    else:
+        slope = _logistic_slope(spec, joined, positive, threshold)
+        down = -slope.sum((-2, -1))
+    return _to_heads(spec, scores, slope), down
+
+
+def _logistic_slope(spec: RunSpec, joined: Pairs, positive: Labels, threshold: Float[Tensor, "*runs"]) -> Pairs:
+    """∂/∂S of (1/ℓ²) Σ_pq [w₊ y softplus(−z) + (1 − y) softplus(z)], z = α(S − τ)."""
+    chance = torch.sigmoid(spec.sharpness * (joined - threshold[..., None, None]))
+    weight = positive_weight(spec, positive)[..., None, None]
+    return torch.where(positive, (chance - 1) * weight, chance) * (spec.sharpness / spec.length**2)
+
+
+def positive_weight(spec: RunSpec, positive: Labels) -> Float[Tensor, "*runs"]:
+    """ℓ − 1 for permutations, #negatives/#positives of the context otherwise (Eq. 30; 0 where there is no positive)."""
+    count = positive.sum((-2, -1))
+    if spec.degree == 1:
+        return torch.full_like(count, spec.length - 1, dtype=torch.float32)
+    return torch.where(count > 0, (spec.length**2 - count) / count, 0.0)
+
+
+def _retrieval_slope(joined: Pairs, positive: Labels, messages: Float[Tensor, "*runs length d_model"]) -> Pairs:
+    """∂/∂S of Eq. (4). A valid row has one target, so y_{π(i)} = (y V)_i and the error is ((S − y) V)_i."""
+    valid = positive.any(-1, keepdim=True)
+    count = valid.sum((-2, -1), keepdim=True).clamp(min=1)
+    error = torch.where(valid, joined - positive.float(), 0.0) @ messages
+    return torch.where(valid, error @ messages.mT, 0.0) * (2 / count)
+
+
+def _to_heads(spec: RunSpec, scores: Scores, slope: Pairs) -> Scores:
+    """From the slope of the joined score to that of every head's."""
+    match spec.variant:
+        case "max" | "value":  # only the winning head of a pair moves; the first where heads tie
+            winner = scores.argmax(-3, keepdim=True)
+            return torch.zeros_like(scores).scatter(-3, winner, slope.unsqueeze(-3))
+        case "sum":
+            return slope.unsqueeze(-3).expand_as(scores)
+        case "softmax":
+            share = (scores / math.sqrt(spec.key_dim)).softmax(-1)
+            slope = slope.unsqueeze(-3)
+            return share * (slope - (share * slope).sum(-1, keepdim=True)) / math.sqrt(spec.key_dim)
+
+
+def tally(
+    spec: RunSpec,
+    scores: Scores,
+    positive: Labels,
+    threshold: Float[Tensor, "*runs"],
+    messages: Float[Tensor, "*runs length d_model"],
+) -> Float[Tensor, "*runs 2"]:
+    """What a context adds to the metric: (hits, wrong decisions), or (squared error, valid positions)."""
+    joined = aggregated(spec, scores)
+    if spec.variant == "value":
+        valid = positive.any(-1, keepdim=True)
+        error = torch.where(valid, joined - positive.float(), 0.0) @ messages
+        return torch.stack([error.square().sum((-2, -1)), valid.sum((-2, -1)).float()], -1)
+    predicted = joined > threshold[..., None, None]
+    return torch.stack([(predicted & positive).sum((-2, -1)), (predicted ^ positive).sum((-2, -1))], -1).float()
+
+
+def metric(spec: RunSpec, first: float, second: float) -> float:
+    """The metric from summed tallies: 2·TP/(2·TP + FP + FN), or the mean squared error of Eq. (4)."""
+    if spec.metric == "mse":
+        return first / second if second else math.nan
+    return 2 * first / (2 * first + second) if first or second else 1.0

@@ -1,0 +1,69 @@
+"""Task: what the seed fixes before training begins (A.1): graph, embeddings, messages, validation and test contexts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.problem.contexts import ContextSampler
+from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.graph import Graph
+from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.streams import generator, stream_key
+from headcount.shapes import Float, Int
+from headcount.training.spec import RunSpec
+
+_VALUES, _WEIGHTS = 0x7A1, 0x3E1  # salts: one seed, separate draws
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The problem of a run. Runs that differ only in heads, width or protocol share one."""
+
+    graph: Graph
+    rows: Float[Tensor, "items d_model"]  # X, frozen
+    targets: Int[Tensor, "items degree"]  # the out-neighbours of each item
+    messages: Float[Tensor, "items d_model"]  # X W_V of Section 7.2
+    validation: Int[Tensor, "validation length"]
+    test: Int[Tensor, "test length"]
+
+
+def task_of(spec: RunSpec) -> Task:
+    """The task of a spec; the last few hundred are remembered."""
+    return _task(spec.items, spec.d_model, spec.degree, spec.length, spec.rate, spec.seed, spec.validation, spec.test)
+
+
+@lru_cache(maxsize=512)
+def _task(
+    items: int, d_model: int, degree: int, length: int, rate: float, seed: int, validation: int, test: int
+) -> Task:
+    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    rows = gaussian_embeddings(items, d_model, seed)
+    # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
+    values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
+    sampler = ContextSampler(graph, length, rate)
+    return Task(
+        graph,
+        rows,
+        torch.tensor(graph.targets).view(items, degree),
+        (rows.double() @ torch.from_numpy(values)).float(),
+        sampler.draw(validation, seed=seed, stream="validation"),
+        sampler.draw(test, seed=seed, stream="test"),
+    )
+
+
+def first_weights(spec: RunSpec) -> Float[Tensor, "2 heads d_model key_dim"]:
+    """W_Q and W_K before the first step: normal with standard deviation 1/√d_model."""
+    draws = generator(abs(stream_key(spec.stream)), _WEIGHTS).standard_normal(
+        (2, spec.heads, spec.d_model, spec.key_dim), dtype=np.float32
+    )
+    return torch.from_numpy(draws / np.float32(np.sqrt(spec.d_model)))
+
+
+def training_key(spec: RunSpec) -> int:
+    """The key of the stream its training contexts come from: step n uses context n − 1."""
+    return stream_key(spec.seed, spec.stream)
