@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class Check:
     diverged: list[int | None]
 
 
+@runtime_checkable
 class Fleet(Protocol):
     """Runs in lockstep: all of them have taken the same number of steps."""
 
@@ -75,6 +76,7 @@ class Fleet(Protocol):
         ...
 
 
+@runtime_checkable
 class Engine(Protocol):
     """A way to run fleets."""
 

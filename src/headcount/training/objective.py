@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headcount.shapes import Bool, Float
-from headcount.training.spec import RunSpec
+from headcount.training.spec import Metric, RunSpec
 
 Scores = Float[Tensor, "*runs heads length length"]
 Pairs = Float[Tensor, "*runs length length"]
@@ -101,8 +101,9 @@ def tally(
     return torch.stack([(predicted & positive).sum((-2, -1)), (predicted ^ positive).sum((-2, -1))], -1).float()
 
 
-def metric(spec: RunSpec, first: float, second: float) -> float:
-    """The metric from summed tallies: 2·TP/(2·TP + FP + FN), or the mean squared error of Eq. (4)."""
-    if spec.metric == "mse":
-        return first / second if second else math.nan
-    return 2 * first / (2 * first + second) if first or second else 1.0
+def metrics(kind: Metric, tallies: Float[Tensor, "runs 2"]) -> list[float]:
+    """The metric of each run from its summed tallies: 2·TP/(2·TP + FP + FN), or the mean of Eq. (4)."""
+    first, second = tallies.double().cpu().unbind(1)
+    if kind == "mse":
+        return (first / second).tolist()
+    return torch.where(first + second > 0, 2 * first / (2 * first + second), 1.0).tolist()

@@ -11,7 +11,7 @@ from torch import Tensor
 from headcount.problem.contexts import ContextSampler
 from headcount.shapes import Bool, Float, Int
 from headcount.training.engine import BETAS, EPSILON, Check, State, adam_scales, lockstep
-from headcount.training.objective import metric, score_gradient, tally
+from headcount.training.objective import metrics, score_gradient, tally
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
 
@@ -114,15 +114,14 @@ class TorchFleet:
 
     def _evaluate(self, rows: Sequence[int], contexts: list[Int[Tensor, "count length"]]) -> list[float]:
         """The metric of runs on contexts of their own."""
-        values = []
+        totals = []
         for row, own in zip(rows, contexts, strict=True):
-            first, second = 0.0, 0.0
+            total = torch.zeros(2, dtype=torch.float64, device=self.device)
             for scores, positive, messages in self._scored(row, own.to(self.device)):
                 threshold = self.threshold[row, 0].expand(len(scores))
-                counts = tally(self.specs[row], scores, positive, threshold, messages).double().sum(0)
-                first, second = first + float(counts[0]), second + float(counts[1])
-            values.append(metric(self.specs[row], first, second))
-        return values
+                total += tally(self.specs[row], scores, positive, threshold, messages).double().sum(0)
+            totals.append(total)
+        return metrics(self.specs[0].metric, torch.stack(totals))
 
     def _scored(self, row: int, contexts: Int[Tensor, "count length"]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Scores, labels and messages of a run's contexts, some at a time."""

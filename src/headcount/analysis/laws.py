@@ -1,0 +1,108 @@
+"""The paper's fits on a frame of thresholds, and a fit as a law that `plan` can use (Section 6.1, Appendix A.3).
+
+Every function takes what `thresholds` returns; the caller chooses the points. Rows where no tested budget passed are
+left out (`points` of the fit says how many were used). Logarithms are natural, but Eq. (31) says log₂.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from headcount.analysis.fits import LineFit, fit_line
+from headcount.errors import InputError
+from headcount.shapes import Float
+from headcount.theory.laws import Form, TrainedLaw
+
+Floats = Float[np.ndarray, "rows"]
+
+FEATURES: dict[Form, Callable[[Floats, Floats, Floats], Floats]] = {
+    "edges·ln(items)/d_model": lambda items, edges, d_model: edges * np.log(items) / d_model,
+    "edges·log2(items)/d_model": lambda items, edges, d_model: edges * np.log2(items) / d_model,
+    "edges/d_model": lambda items, edges, d_model: edges / d_model,
+}
+
+
+def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:
+    """Fit D_K* against m ln m/d_model through the origin (Section 6.1, Fig. 3) on the permutations of `max`.
+
+    With `wide`, without the points d_model = 16, m > 64, which miss the precondition d_model ≳ c₀ ln m.
+    """
+    rows = _permutations(table)
+    if wide:
+        rows = rows.loc[(rows["d_model"] != 16) | (rows["items"] <= 64)]
+    return _fit(rows, "central", "edges·ln(items)/d_model", intercept=False)
+
+
+def heads_fit(table: pd.DataFrame) -> LineFit:
+    """Fit h* against m/d_model with an intercept (Section 6.1, Fig. 10) on the permutations of `max`."""
+    return _fit(_permutations(table), "heads", "edges/d_model", intercept=True)
+
+
+def regular_fit(table: pd.DataFrame) -> LineFit:
+    """Fit D_K* against r·m log₂ m/d_model through the origin (Eq. (32), Fig. 12) on all degrees of `max`."""
+    return _fit(table.loc[table["variant"] == "max"], "central", "edges·log2(items)/d_model", intercept=False)
+
+
+def diagonal_fit(table: pd.DataFrame, compression: float = 8) -> LineFit:
+    """Fit D_K* against ln m with an intercept along the diagonal m/d_model = λ (Section 6.1, Fig. 4)."""
+    rows = _permutations(table)
+    rows = rows.loc[rows["items"] == compression * rows["d_model"]].dropna(subset=["central"])
+    return fit_line(np.log(_floats(rows, "items")), _floats(rows, "central"), intercept=True)
+
+
+def law(
+    table: pd.DataFrame,
+    form: Form = "edges·ln(items)/d_model",
+    *,
+    quantity: Literal["budget", "heads"] = "budget",
+    intercept: bool = False,
+    name: str = "fitted",
+    source: str = "",
+) -> TrainedLaw:
+    """Fit the rows given (one variant) as a law with a 95 % prediction interval, for `plan(law=...)`.
+
+    The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two factors of the value,
+    so the interval comes from the ratios of the found values to the law's, not from `LineFit.prediction_interval`,
+    whose width is nearly the same at all sizes. With b and s the mean and standard deviation of the ratios'
+    logarithms, a new ratio lies in exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
+    """
+    if len(set(table["variant"])) > 1:
+        raise InputError("the thresholds hold more than one variant; a law describes one, so select its rows")
+    column = "central" if quantity == "budget" else "heads"
+    fit = _fit(table, column, form, intercept)
+    text = source or f"fitted to {fit.points} thresholds"
+    line = TrainedLaw(name, quantity, form, fit.slope, text, fit.intercept, fit.r_squared)
+    rows = table.dropna(subset=[column])
+    values = [line(int(m), int(r) * int(m), int(d)) for m, r, d in rows[["items", "degree", "d_model"]].to_numpy()]
+    ratios = np.log(_floats(rows, column) / np.array(values))
+    n = len(ratios)
+    half = float(stats.t.ppf(0.975, n - 1)) * float(ratios.std(ddof=1)) * sqrt(1 + 1 / n)
+    factors = np.exp(ratios.mean() + np.array([-half, half]))
+    return TrainedLaw(
+        name, quantity, form, fit.slope, text, fit.intercept, fit.r_squared, (float(factors[0]), float(factors[1]))
+    )
+
+
+def feature(table: pd.DataFrame, form: Form) -> Floats:
+    """Give the x of a law for every row of a frame of thresholds, with m' = r·m edges."""
+    items, degree, d_model = (_floats(table, name) for name in ("items", "degree", "d_model"))
+    return FEATURES[form](items, degree * items, d_model)
+
+
+def _fit(table: pd.DataFrame, column: str, form: Form, intercept: bool) -> LineFit:
+    rows = table.dropna(subset=[column])
+    return fit_line(feature(rows, form), _floats(rows, column), intercept)
+
+
+def _permutations(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[(table["variant"] == "max") & (table["degree"] == 1)]
+
+
+def _floats(table: pd.DataFrame, column: str) -> Floats:
+    return table[column].to_numpy(dtype=float)

@@ -1,0 +1,181 @@
+"""Thresholds: D_K* with its interval, h* with its interval (Appendix A.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from headcount.analysis.curves import POINT, checked_runs, curves
+from headcount.errors import InputError
+
+LEVEL = 0.99
+POOL_PERCENT = 10
+SIGNIFICANCE = 0.05
+_NUMBERS = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The smallest passing budget of one point; None where no tested budget passes.
+
+    `central` is D_K*: the smallest budget whose mean F1 reaches the level for some head count. `conservative` asks
+    it of the interval's low end, `optimistic` of its high end. `heads`, `key_dim` and `mean` are h*, d_k* and the
+    mean F1 there; `heads_low` … `heads_high` are the head counts that A.2 cannot tell from h*.
+    """
+
+    variant: str
+    degree: int
+    items: int
+    d_model: int
+    central: int | None
+    optimistic: int | None
+    conservative: int | None
+    heads: int | None
+    key_dim: int | None
+    mean: float | None
+    heads_low: int | None
+    heads_high: int | None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One point of a curve."""
+
+    heads: int
+    budget: int
+    mean: float
+    low: float
+    high: float
+
+
+def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
+    """Give the threshold of every point (variant, degree, items, d_model) of a frame of runs, one row each."""
+    table = _f1_runs(frame)
+    found = [_threshold(runs, level) for _, runs in table.groupby(POINT, sort=True)]
+    return _as_frame([vars(item) for item in found], [item.name for item in fields(Threshold)])
+
+
+def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
+    """Give the three budgets for every head count of every point: the threshold had only that count been tried."""
+    rows = []
+    for _, runs in _f1_runs(frame).groupby([*POINT, "heads"], sort=True):
+        entries = _entries(runs)
+        best = _best(entries, level)
+        split = {"key_dim": best and best.budget // best.heads, "mean": best and best.mean}
+        rows.append(_point(runs) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split)
+    return _as_frame(rows, [*POINT, "heads", "central", "optimistic", "conservative", "key_dim", "mean"])
+
+
+def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
+    """Give the threshold of the one point that a frame of runs holds."""
+    table = _f1_runs(frame)
+    points = len(table[POINT].drop_duplicates())
+    if points != 1:
+        raise InputError(f"the frame of runs holds {points} points; select one, or use thresholds")
+    return _threshold(table, level)
+
+
+def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, int]:
+    """Give the lowest and the highest head count not told from h* = `heads` at D_K* = `budget`, for one point's runs.
+
+    The pool: head counts with a tested budget within 10 % of D_K*. The paper does not say which entry stands for a
+    head count that has several; here the one nearest D_K* (of two equally near, the one with the larger mean F1),
+    so that like budgets are compared and no count is dropped because a larger budget of its own is better. Each is
+    compared to h* by a paired two-sided t-test on the F1 of the common seeds and is kept where p > 0.05. One with
+    fewer than two common seeds cannot be tested and is not kept.
+    """
+    scores: dict[tuple[int, int], dict[int, float]] = {}
+    for count, tried, seed, score in _rows(_f1_runs(frame), "heads", "budget", "seed", "score"):
+        scores.setdefault((count, tried), {})[seed] = score
+    if (heads, budget) not in scores:
+        raise InputError(f"no run has {heads} heads and budget {budget}; pass a tested pair")
+    near: dict[int, tuple[float, float, int]] = {}
+    for (count, tried), by_seed in scores.items():
+        if 100 * abs(tried - budget) <= POOL_PERCENT * budget:
+            entry = (abs(tried - budget), -fmean(by_seed.values()), tried)
+            near[count] = min(near.get(count, entry), entry)
+    best = scores[heads, budget]
+    kept = [count for count, entry in near.items() if paired_p(best, scores[count, entry[2]]) > SIGNIFICANCE]
+    return min([heads, *kept]), max([heads, *kept])
+
+
+def paired_p(first: Mapping[int, float], second: Mapping[int, float]) -> float:
+    """Give p of the paired two-sided t-test on F1 by seed; NaN with fewer than two common seeds.
+
+    Differences without spread have no t: p is 1 where they are zero and 0 where they are not.
+    """
+    seeds = sorted(set(first) & set(second))
+    if len(seeds) < 2:
+        return float("nan")
+    one, other = np.array([first[seed] for seed in seeds]), np.array([second[seed] for seed in seeds])
+    gaps = one - other
+    # Equal gaps differ by the rounding of their subtraction, which is about 1e-16 of an F1.
+    if np.ptp(gaps) <= 1e-13:
+        return 1.0 if abs(gaps).max() <= 1e-13 else 0.0
+    return float(stats.ttest_rel(one, other).pvalue)
+
+
+def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    table = checked_runs(frame)
+    if "value" in set(table["variant"]):
+        raise InputError("variant value is judged by mean squared error and has no F1 threshold; leave its rows out")
+    return table
+
+
+def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
+    entries = _entries(runs)
+    known = _point(runs) | _three_budgets(entries, level)
+    best = _best(entries, level)
+    if best is None:
+        return Threshold(**known, heads=None, key_dim=None, mean=None, heads_low=None, heads_high=None)
+    low, high = heads_interval(runs, best.budget, best.heads)
+    split = {"heads": best.heads, "key_dim": best.budget // best.heads, "mean": best.mean}
+    return Threshold(**known, **split, heads_low=low, heads_high=high)
+
+
+def _three_budgets(entries: list[_Entry], level: float) -> dict[str, Any]:
+    """Give the smallest budgets that pass by mean, by high end and by low end.
+
+    The high end is never below the mean, so an entry of one seed, whose ends are unknown, is plausible if its mean
+    passes: optimistic ≤ central ≤ conservative, whatever the numbers of seeds.
+    """
+    return {
+        "central": _smallest(entry for entry in entries if entry.mean >= level),
+        "optimistic": _smallest(entry for entry in entries if entry.mean >= level or entry.high >= level),
+        "conservative": _smallest(entry for entry in entries if entry.low >= level),
+    }
+
+
+def _smallest(entries: Iterable[_Entry]) -> int | None:
+    return min((entry.budget for entry in entries), default=None)
+
+
+def _best(entries: list[_Entry], level: float) -> _Entry | None:
+    """Give the passing entry with the smallest budget; of equals the larger mean, then the fewer heads."""
+    passing = [entry for entry in entries if entry.mean >= level]
+    return min(passing, key=lambda entry: (entry.budget, -entry.mean, entry.heads), default=None)
+
+
+def _entries(runs: pd.DataFrame) -> list[_Entry]:
+    return [_Entry(*row) for row in _rows(curves(runs), "heads", "budget", "mean", "low", "high")]
+
+
+def _rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Give columns as rows of plain values."""
+    return zip(*(table[name].tolist() for name in names), strict=True)
+
+
+def _point(runs: pd.DataFrame) -> dict[str, Any]:
+    return {name: runs[name].tolist()[0] for name in POINT}
+
+
+def _as_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+    """Make a frame with whole numbers that may be missing."""
+    table = pd.DataFrame(rows, columns=pd.Index(columns))
+    return table.astype({name: "Int64" for name in _NUMBERS if name in columns} | {"mean": "float64"})

@@ -1,0 +1,115 @@
+"""`headcount watch`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.common import Json, emit
+from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, opened, run_cells
+
+if TYPE_CHECKING:
+    from headcount.experiments.sweep_log import Sweep
+
+_ENDED = ("finished", "interrupted", "died")
+_MOST = 5  # ended sweeps, and runs, that are shown
+_SWEEP_COLUMNS = ("sweep", "state", "runs", "run-steps/s", "share", "left")
+
+
+def watch(
+    store: StorePath,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Follow the sweeps of a store from a second terminal; it only reads, and ends when they have ended.
+
+    \b
+    Examples:
+      headcount watch results.sqlite
+      headcount watch results.sqlite --once
+    """
+    from headcount.experiments.run_table import latest
+    from headcount.experiments.sweep_log import sweeps
+
+    with opened(store) as database, _screen() as show:
+        while True:
+            now, known = time.time(), sweeps(database)
+            going = [sweep for sweep in known if sweep.standing(now) not in _ENDED]
+            if json:
+                emit({"sweeps": [_plain(sweep, now) for sweep in known], "latest": latest(database, _MOST)}, True)
+                return
+            show([sweep for sweep in known if sweep in going or sweep in known[-_MOST:]], latest(database, _MOST), now)
+            if once or not going:
+                return
+            time.sleep(interval)
+
+
+_Show = Callable[["list[Sweep]", list[dict[str, Any]], float], None]
+
+
+@contextmanager
+def _screen() -> Iterator[_Show]:
+    """A view that changes in place on a terminal; elsewhere lines, whenever something has changed."""
+    if not sys.stdout.isatty():
+        last = ""
+
+        def line(sweeps: list[Sweep], runs: list[dict[str, Any]], now: float) -> None:
+            nonlocal last
+            if (text := _text(sweeps, runs, now)) != last:
+                typer.echo(text)
+                last = text
+
+        yield line
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        yield lambda sweeps, runs, now: live.update(Text(_text(sweeps, runs, now)), refresh=True)
+
+
+def _text(sweeps: list[Sweep], runs: list[dict[str, Any]], now: float) -> str:
+    parts = [aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)])] if sweeps else []
+    if runs:
+        parts.append("latest runs\n" + aligned([RUN_COLUMNS, *map(run_cells, runs)]))
+    return "\n\n".join(parts) or "nothing has been run yet"
+
+
+def _sweep_cells(sweep: Sweep, now: float) -> list[str]:
+    state, left = sweep.standing(now), sweep.remaining(now)
+    known = f" (+{sweep.known_runs:,} known)" if sweep.known_runs else ""
+    return [
+        sweep.name,
+        state,
+        f"{sweep.done_runs:,}/{sweep.total_runs:,}{known}",
+        f"{sweep.rate:,.0f}",
+        f"{sweep.share:.1%}",
+        f"about {duration(left)}" if state == "running" and left is not None else "–",
+    ]
+
+
+def _plain(sweep: Sweep, now: float) -> dict[str, Any]:
+    return asdict(sweep) | {
+        "state": sweep.standing(now),
+        "share": sweep.share,
+        "seconds_left": sweep.remaining(now),
+    }
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(42), duration(150), duration(5400), duration(200_000)
+    ('42 s', '2.5 min', '1.5 h', '2.3 days')
+    """
+    for unit, size, least in (("days", 86_400, 2 * 86_400), ("h", 3600, 3600), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

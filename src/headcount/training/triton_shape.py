@@ -1,0 +1,83 @@
+"""The sizes a Triton kernel is compiled for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headcount.training.spec import RunSpec
+
+_RESIDENT = 4096  # weights of W_Q up to which a run's state is kept in registers
+_CHEAP = 4  # a pair costs that much less in a tile of all pairs than in a context
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes a kernel is compiled for. They follow from a run's own spec, so grouping cannot change its bits."""
+
+    variant: str
+    degree: int
+    heads: int
+    h: int  # padded
+    length: int
+    l: int  # noqa: E741
+    dm: int
+    dk: int
+    pairs: bool  # whether a check goes over all pairs instead of context by context
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Shape:
+        """A linear sum over heads is one wide head (Section 3's remark)."""
+        heads, key_dim = (1, spec.budget) if spec.variant == "sum" else (spec.heads, spec.key_dim)
+        return cls(
+            "max" if spec.variant == "sum" else spec.variant,
+            spec.degree,
+            heads,
+            _power(heads, 1),
+            spec.length,
+            _power(spec.length, 16),
+            _power(spec.d_model, 16),
+            _power(key_dim, 8),
+            spec.variant in ("max", "sum") and spec.items**2 <= _CHEAP * spec.validation * spec.length**2,
+        )
+
+    @property
+    def d(self) -> int:
+        return self.h * self.dk
+
+    @property
+    def resident(self) -> bool:
+        return self.dm * self.d <= _RESIDENT
+
+    @property
+    def warps(self) -> int:
+        """Few threads are fast: they talk less. Enough of them to hold the state and the heads' scores."""
+        return max(min(4, _power(self.dm * self.d // 512, 1)), self.h * self.l**2 // 1024)
+
+    @property
+    def check_warps(self) -> int:
+        """The same for a check, which holds no state."""
+        return max(1, self.h * self.l**2 // 4096, self.d // 128)
+
+    @property
+    def block(self) -> int:
+        """Rows of a weight matrix handled at a time when it streams."""
+        return min(self.dm, max(16, 4096 // self.d))
+
+    def constants(self) -> dict[str, str | int]:
+        """The kernels' constexpr arguments."""
+        return {
+            "VARIANT": self.variant,
+            "DEGREE": self.degree,
+            "HEADS": self.heads,
+            "H": self.h,
+            "LENGTH": self.length,
+            "L": self.l,
+            "DM": self.dm,
+            "DK": self.dk,
+            "BLOCK": self.block,
+        }
+
+
+def _power(size: int, least: int) -> int:
+    """The smallest power of two that is at least both."""
+    return max(least, 1 << (size - 1).bit_length())
