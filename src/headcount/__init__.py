@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from headcount.theory.incoherence import incoherence as incoherence
     from headcount.theory.plan import plan as plan
     from headcount.theory.softmax import softmax_certificate as softmax_certificate
+    from headcount.training.result import RunResult as RunResult
+    from headcount.training.spec import RunSpec as RunSpec
+    from headcount.training.train import train as train
 
 _ROOMS = {
     "attention.key_query": ["KeyQuery"],
@@ -56,6 +59,9 @@ _ROOMS = {
     "theory.incoherence": ["incoherence"],
     "theory.plan": ["plan"],
     "theory.softmax": ["softmax_certificate"],
+    "training.result": ["RunResult"],
+    "training.spec": ["RunSpec"],
+    "training.train": ["train"],
 }
 _HOME = {name: f"headcount.{room}" for room, names in _ROOMS.items() for name in names}
 

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headcount.cli import audit, bench, bounds, common, construct, make, plan, show, tour, verify
+from headcount.cli import audit, bench, bounds, common, construct, make, plan, results, show, tour, train, verify, watch
 from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
@@ -45,13 +45,16 @@ def _root(
 
 app.add_typer(make.app, name="make")
 app.add_typer(bench.app, name="bench")
+app.add_typer(results.app, name="results")
 app.command()(construct.construct)
 app.command()(verify.verify)
+app.command()(train.train)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
 app.command()(audit.incoherence)
 app.command()(audit.noise)
+app.command()(watch.watch)
 app.command()(tour.tour)
 
 

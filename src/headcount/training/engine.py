@@ -63,6 +63,10 @@ class Fleet(Protocol):
         """Wait for the end of the last launch."""
         ...
 
+    def draw(self, steps: int) -> None:
+        """Draw the contexts of the next steps and drop them: what a launch does of that, for timing alone."""
+        ...
+
     def test(self, rows: Sequence[int]) -> list[float]:
         """The test metric of these runs now."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from headcount.attention.key_query import KeyQuery
@@ -47,4 +47,11 @@ class RunResult:
 @cache
 def versions() -> dict[str, str]:
     """The software a result was made with."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("headcount", "torch", "numpy")}
+    return {"python": platform.python_version()} | {name: _version(name) for name in ("headcount", "torch", "numpy")}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from its source folder
+        return "unknown"

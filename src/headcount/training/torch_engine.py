@@ -68,6 +68,9 @@ class TorchFleet:
     def check(self) -> Check:
         return Check(self._values, [step or None for step in self._diverged.tolist()])
 
+    def draw(self, steps: int) -> None:
+        self._training_contexts(steps)
+
     def test(self, rows: Sequence[int]) -> list[float]:
         return self._evaluate(rows, [self._tasks[row].test for row in rows])
 

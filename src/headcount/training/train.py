@@ -5,60 +5,29 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from headcount.training.choose import EngineName, choose_engine
-from headcount.training.engine import Engine, Fleet
+from headcount.training.engine import Engine, Fleet, State
 from headcount.training.progress import Progress, notice, show_progress
 from headcount.training.result import RunResult, versions
 from headcount.training.spec import RunSpec
 
 
-def train(
-    specs: Sequence[RunSpec],
-    engine: EngineName | Engine = "auto",
-    progress: bool = True,
-    *,
-    weights: bool = False,
-    on_result: Callable[[RunResult], None] | None = None,
-) -> list[RunResult]:
-    """Train every spec and return the results in the order of the specs.
-
-    Runs that can share a batch do; a result does not depend on its neighbours, their order or their number. An
-    interrupt (Ctrl-C) ends the training and returns the runs that are finished. `weights` keeps each run's
-    `KeyQuery`; `on_result` is called with each result as soon as it is there.
-
-    >>> specs = [RunSpec(items=16, d_model=16, heads=2, key_dim=4, seed=seed, steps=1000) for seed in range(2)]
-    >>> [result.steps for result in train(specs, engine="torch", progress=False)]
-    [1000, 1000]
-    """
-    chosen = choose_engine(engine)
-    results: dict[RunSpec, RunResult] = {}
-
-    def finished(result: RunResult) -> None:
-        results[result.spec] = result
-        if on_result:
-            on_result(result)
-
-    distinct = list(dict.fromkeys(specs))
-    with show_progress(distinct, chosen, results) if progress else nullcontext(lambda steps: None) as report:
-        try:
-            _sail(_convoys(distinct, chosen, weights), chosen, finished, report)
-        except KeyboardInterrupt:
-            if progress:
-                notice(f"interrupted: {len(results)} of {len(distinct)} runs are finished")
-    return [results[spec] for spec in specs if spec in results]
-
-
 @dataclass
-class _Run:
-    """A run under way: what the stopping rule and the result need."""
+class UnderWay:
+    """A run that is not finished: all that the stopping rule needs, and its state where it is known.
+
+    A state that `on_block` gives may be the engine's own memory: copy or write it before the next block.
+    """
 
     spec: RunSpec
     history: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
+    state: State | None = None
 
     def stops(self) -> bool:
         """A.1: validation micro-F1 above the target at `patience` consecutive checks.
@@ -75,19 +44,66 @@ class _Run:
         return bool(before) and min(last) >= min(before)
 
 
+OnBlock = Callable[[int, Callable[[], list[UnderWay]]], None]  # run-steps just taken; what gives the open runs
+
+
+def train(
+    specs: Sequence[RunSpec],
+    engine: EngineName | Engine = "auto",
+    progress: bool = True,
+    *,
+    weights: bool = False,
+    on_result: Callable[[RunResult], None] | None = None,
+    on_block: OnBlock | None = None,
+    resume: Iterable[UnderWay] = (),
+) -> list[RunResult]:
+    """Train every spec and return the results in the order of the specs.
+
+    Runs that can share a batch do; a result does not depend on its neighbours, their order or their number. An
+    interrupt (Ctrl-C) ends the training and returns the runs that are finished. `weights` keeps each run's
+    `KeyQuery`; `on_result` is called with each result as soon as it is there, `on_block` after every block of steps
+    with the run-steps taken and a function that gives the runs under way. Given back as `resume`, those go on from
+    there and, on the same engine and device, end bit for bit as if they had never stopped.
+
+    >>> specs = [RunSpec(items=16, d_model=16, heads=2, key_dim=4, seed=seed, steps=1000) for seed in range(2)]
+    >>> [result.steps for result in train(specs, engine="torch", progress=False)]
+    [1000, 1000]
+    """
+    chosen = choose_engine(engine)
+    results: dict[RunSpec, RunResult] = {}
+
+    def finished(result: RunResult) -> None:
+        results[result.spec] = result
+        if on_result:
+            on_result(result)
+
+    distinct = list(dict.fromkeys(specs))
+    left = {run.spec: run for run in resume}
+    runs = [left.get(spec) or UnderWay(spec) for spec in distinct]
+    with show_progress(distinct, chosen, results) if progress else nullcontext(lambda steps: None) as report:
+        try:
+            _sail(_convoys(runs, chosen, weights), chosen, finished, report, on_block)
+        except KeyboardInterrupt:
+            if progress:
+                notice(f"interrupted: {len(results)} of {len(distinct)} runs are finished")
+    return [results[spec] for spec in specs if spec in results]
+
+
 class _Convoy:
     """A fleet on its way: launches blocks of steps, and lets runs go as they stop."""
 
-    def __init__(self, engine: Engine, specs: list[RunSpec], keep_weights: bool) -> None:
+    def __init__(self, engine: Engine, runs: list[UnderWay], keep_weights: bool) -> None:
         self._engine, self._keep_weights = engine, keep_weights
         self._fleet: Fleet | None = None
-        self.runs = [_Run(spec) for spec in specs]
-        self.taken = 0
+        self.runs = [replace(run, history=list(run.history)) for run in runs]
+        self.taken = _taken(runs[0])
 
     def launch(self) -> int:
         """Begin the next block; returns its steps, summed over the runs."""
-        self._fleet = self._fleet or self._engine.fleet([run.spec for run in self.runs])
         spec = self.runs[0].spec
+        if self._fleet is None:
+            states = [run.state for run in self.runs if run.state]
+            self._fleet = self._engine.fleet([run.spec for run in self.runs], states or None)
         steps = min(spec.check_every, spec.steps - self.taken)
         self._fleet.launch(steps)
         self.taken += steps
@@ -118,6 +134,14 @@ class _Convoy:
             self._fleet.keep(stay)
         return results
 
+    def under_way(self) -> list[UnderWay]:
+        """The runs that have not ended, with their states."""
+        assert self._fleet is not None
+        states = self._fleet.states(range(len(self.runs)))
+        return [
+            replace(run, history=list(run.history), state=state) for run, state in zip(self.runs, states, strict=True)
+        ]
+
     def _results(self, fleet: Fleet, rows: list[int]) -> list[RunResult]:
         values, states = fleet.test(rows), fleet.states(rows)
         results = []
@@ -141,18 +165,28 @@ class _Convoy:
         return results
 
 
-def _convoys(specs: Sequence[RunSpec], engine: Engine, weights: bool) -> Iterator[_Convoy]:
+def _taken(run: UnderWay) -> int:
+    return run.state.taken if run.state else 0
+
+
+def _convoys(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iterator[_Convoy]:
     """Group what can share a batch and moves in the same blocks; split what is too large for one."""
-    groups: dict[Hashable, list[RunSpec]] = defaultdict(list)
-    for spec in specs:
-        groups[engine.group(spec), spec.steps, spec.check_every].append(spec)
+    groups: dict[Hashable, list[UnderWay]] = defaultdict(list)
+    for run in runs:
+        groups[engine.group(run.spec), run.spec.steps, run.spec.check_every, _taken(run)].append(run)
     for group in groups.values():
-        size = min(engine.capacity(spec) for spec in group)
+        size = min(engine.capacity(run.spec) for run in group)
         for first in range(0, len(group), size):
             yield _Convoy(engine, group[first : first + size], weights)
 
 
-def _sail(convoys: Iterator[_Convoy], engine: Engine, finished: Callable[[RunResult], None], report: Progress) -> None:
+def _sail(
+    convoys: Iterator[_Convoy],
+    engine: Engine,
+    finished: Callable[[RunResult], None],
+    report: Progress,
+    on_block: OnBlock | None,
+) -> None:
     """Move as many convoys together as the engine gains from, until all have arrived."""
     under_way: list[_Convoy] = []
     while True:
@@ -170,3 +204,9 @@ def _sail(convoys: Iterator[_Convoy], engine: Engine, finished: Callable[[RunRes
                 finished(result)
         report(steps)
         under_way = [convoy for convoy in under_way if convoy.runs]
+        if on_block:
+            on_block(steps, partial(_all_under_way, under_way))
+
+
+def _all_under_way(convoys: Sequence[_Convoy]) -> list[UnderWay]:
+    return [run for convoy in convoys for run in convoy.under_way()]

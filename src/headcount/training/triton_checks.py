@@ -5,7 +5,15 @@ from __future__ import annotations
 import triton.language as tl
 from triton import jit
 
-from headcount.training.triton_kernels import labels, product, project, retrieval_error, scores
+from headcount.training.triton_kernels import (
+    head_scores,
+    joined_scores,
+    labels,
+    product,
+    project,
+    retrieval_error,
+    shares,
+)
 
 _GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)  # SplitMix64, as in problem/streams.py
 _FIRST = tl.constexpr(0xBF58476D1CE4E5B9)
@@ -74,15 +82,16 @@ def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chanc
 
 @jit
 def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr, D: tl.constexpr,
-                  L: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+                  L: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """Q = X W_Q and K = X W_K for all items of every run: tables [2, places, D]."""
     run, side = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     item = tl.program_id(1) * L + tl.arange(0, L)
     inside = item < tl.load(items + run)
     x_at = rows + (tl.load(first_row + run) + item) * DM
-    projected = project(x_at, inside, weights, (run * 2 + side) * (DM * D), DM, D, L, BLOCK)
-    at = (side * places + tl.load(first_place + run) + item)[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(tables + at, projected, mask=inside[:, None])
+    at = (side * places + tl.load(first_place + run) + item)[:, None] * D + tl.arange(0, WIDE)[None, :]
+    for a in range(0, D, WIDE):
+        projected = project(x_at, inside, weights + (run * 2 + side) * (DM * D) + a, D, DM, L, WIDE, BLOCK)
+        tl.store(tables + at + a, projected, mask=inside[:, None])
 
 
 @jit
@@ -99,11 +108,14 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     column = tl.arange(0, WIDE)
     joined = tl.full((TILE, TILE), float("-inf"), tl.float32)
     for h in range(HEADS):
-        at_q = (place + source)[:, None] * (H * DK) + h * DK + column[None, :]
-        at_k = (places + place + target)[:, None] * (H * DK) + h * DK + column[None, :]
-        q = tl.load(tables + at_q, mask=(source < m)[:, None] & (column < DK)[None, :], other=0.0)
-        k = tl.load(tables + at_k, mask=(target < m)[:, None] & (column < DK)[None, :], other=0.0)
-        joined = tl.maximum(joined, product(q, tl.trans(k)))
+        score = tl.zeros((TILE, TILE), tl.float32)
+        for a in range(0, DK, WIDE):
+            at_q = (place + source)[:, None] * (H * DK) + h * DK + a + column[None, :]
+            at_k = (places + place + target)[:, None] * (H * DK) + h * DK + a + column[None, :]
+            q = tl.load(tables + at_q, mask=(source < m)[:, None] & (column < DK)[None, :], other=0.0)
+            k = tl.load(tables + at_k, mask=(target < m)[:, None] & (column < DK)[None, :], other=0.0)
+            score += product(q, tl.trans(k))
+        joined = tl.maximum(joined, score)
     at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
     above, edge = joined > tau, count > 0
@@ -116,23 +128,30 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
 def tally_contexts(tallies, tables, thresholds, contexts, task, targets, messages, first_row, first_place, head_scales,
                    places, count, PER: tl.constexpr, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
                    HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-                   DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+                   DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
     """What PER contexts add to a run's metric: (hits, wrong decisions), or (squared error, valid positions)."""
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     D: tl.constexpr = H * DK
     position = tl.arange(0, L)
     inside = position < LENGTH
-    column = tl.arange(0, H)[:, None, None] * DK + tl.arange(0, DK)[None, None, :]
+    column = tl.arange(0, GROUP)[:, None, None] * DK + tl.arange(0, PART)[None, None, :]
     tau, row, place = tl.load(thresholds + run * 3), tl.load(first_row + run), tl.load(first_place + run)
     head_scale, of_task = tl.load(head_scales + run), tl.load(task + run)
     first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
         item = tl.load(contexts + (of_task * count + j) * L + position)
         y = labels(targets, row, item, DEGREE, LENGTH, L)
-        at = (place + item)[None, :, None] * D + column
-        q = tl.load(tables + at, mask=inside[None, :, None], other=0.0)
-        k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
-        _per_head, joined = scores(q, k, head_scale, VARIANT, HEADS, H, LENGTH, L, DK)
+        joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
+        for head in range(0, HEADS, GROUP):
+            s = tl.zeros((GROUP, L, L), tl.float32)
+            for a in range(0, DK, PART):
+                at = (place + item)[None, :, None] * D + head * DK + a + column
+                q = tl.load(tables + at, mask=inside[None, :, None], other=0.0)
+                k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
+                s += head_scores(q, k, GROUP, L, PART)
+            s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
+            more = joined_scores(s, VARIANT)
+            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
         if VARIANT == "value":
             valid = tl.max(y.to(tl.int32), axis=1) > 0
             for b in range(0, DM, BLOCK):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class TritonEngine:
     """CUDA through Triton. With TRITON_INTERPRET=1 the kernels run on the CPU, slowly, for tests."""
 
     name = "triton"
-    concurrency = 8
+    concurrency = 64
 
     def __init__(self) -> None:
         if os.environ.get("TRITON_INTERPRET") == "1":
@@ -101,6 +101,36 @@ def _signed_counts(task: Task, contexts: Int[Tensor, "count length"]) -> Int[Ten
     return counts.int() * sign.to(contexts.device)
 
 
+@dataclass
+class _Runs:
+    """What the kernels know of some runs of a fleet, one entry a run."""
+
+    weights: Float[Tensor, "runs 2 dm d"]
+    first: Float[Tensor, "runs 2 dm d"]
+    second: Float[Tensor, "runs 2 dm d"]
+    threshold: Float[Tensor, "runs three"]
+    diverged: Int[Tensor, " runs"]
+    task: Int[Tensor, " runs"]
+    first_row: Int[Tensor, " runs"]  # of its task, among the items of all tasks
+    first_count: Int[Tensor, " runs"]  # of its task, among the pairs of all tasks
+    items: Int[Tensor, " runs"]
+    keys: Int[Tensor, " runs"]  # of the streams of training contexts
+    head_scales: Float[Tensor, " runs"]  # 1/√d_k
+    first_place: Int[Tensor, " runs"] = field(init=False)  # in the projected tables, which hold these runs one by one
+
+    def __post_init__(self) -> None:
+        counts = self.items.cpu()
+        self.places, self.most_items = int(counts.sum()), int(counts.max())
+        self.first_place = (counts.cumsum(0) - counts).to(self.items.device)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def chosen(self, rows: Sequence[int]) -> _Runs:
+        which = torch.tensor(list(rows), dtype=torch.int64, device=self.items.device)
+        return _Runs(**{part.name: getattr(self, part.name)[which] for part in fields(self) if part.init})
+
+
 class TritonFleet:
     """Runs whose kernels are compiled for the same sizes; their items, seeds and (padded) widths may differ."""
 
@@ -108,127 +138,121 @@ class TritonFleet:
         self.specs, self.device, self.taken = list(specs), device, lockstep(states)
         self.shape = Shape.of(specs[0])
         self._stream = torch.cuda.Stream() if device == "cuda" else None
-        tasks = {id(task): task for task in map(task_of, specs)}
+        of_run = [task_of(spec) for spec in specs]
+        tasks = {id(task): task for task in of_run}
         number = {key: n for n, key in enumerate(tasks)}
-        starts = np.cumsum([0, *(task.graph.items for task in tasks.values())])
-        pairs = np.cumsum([0, *(task.graph.items**2 for task in tasks.values())])
+        task = np.array([number[id(task)] for task in of_run])
+        items = np.array([task.graph.items for task in tasks.values()])
+
+        def on_device(values: object, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.tensor(np.asarray(values), dtype=dtype, device=device)
+
         with self._on_stream():
             self._problems = _Problems.of(list(tasks.values()), self.shape, device)
-            of_task = np.array([number[id(task_of(spec))] for spec in specs])
-
-            def on_device(values: list[int] | list[float] | np.ndarray, dtype: torch.dtype) -> Tensor:
-                return torch.tensor(np.asarray(values), dtype=dtype, device=device)
-
-            self._task = on_device(of_task, torch.int64)
-            self._first_row = on_device(starts[of_task], torch.int64)
-            self._first_count = on_device(pairs[of_task], torch.int64)
-            self._item_counts = np.array([spec.items for spec in specs])
-            self._items = on_device(self._item_counts, torch.int64)
-            self._keys = on_device([training_key(spec) for spec in specs], torch.int64)
-            self._head_scales = on_device([spec.key_dim**-0.5 for spec in specs], torch.float32)
-            self._diverged = torch.zeros(len(specs), dtype=torch.int64, device=device)
-            self.weights = self._padded([state.weights for state in states])
-            self.first = self._padded([state.first for state in states])
-            self.second = self._padded([state.second for state in states])
-            self.threshold = torch.stack([state.threshold for state in states]).to(device)
+            self._runs = _Runs(
+                weights=self._padded([state.weights for state in states]),
+                first=self._padded([state.first for state in states]),
+                second=self._padded([state.second for state in states]),
+                threshold=torch.stack([state.threshold for state in states]).to(device),
+                diverged=torch.zeros(len(specs), dtype=torch.int64, device=device),
+                task=on_device(task),
+                first_row=on_device((np.cumsum(items) - items)[task]),
+                first_count=on_device((np.cumsum(items**2) - items**2)[task]),
+                items=on_device(items[task]),
+                keys=on_device([training_key(spec) for spec in specs]),
+                head_scales=on_device([spec.key_dim**-0.5 for spec in specs], torch.float32),
+            )
 
     def launch(self, steps: int) -> None:
+        """Nothing here waits for the device once the first kernel is on its way, so fleets overlap."""
         with self._on_stream():
-            shape, runs, problems = self.shape, len(self.specs), self._problems
-            contexts = self._drawn(steps)
+            shape, runs, problems = self.shape, self._runs, self._problems
             scales = torch.from_numpy(adam_scales(self.specs[0].learning_rate, self.taken, steps)).to(self.device)
-            kernel = triton_kernels.train_resident if shape.resident else triton_kernels.train_streaming
+            state = (runs.weights, runs.first, runs.second, runs.threshold, runs.diverged)
+            problem = (problems.rows, problems.targets, problems.messages, runs.first_row)
+            protocol = (steps, self.taken, self.specs[0].sharpness)
+            if shape.resident:
+                kernel, own, sizes = triton_kernels.train_resident, (), {}
+            else:
+                scratch = torch.empty(len(runs), 2 * shape.l * shape.d + shape.h * shape.l**2, device=self.device)
+                kernel, own, sizes = (
+                    triton_kernels.train_streaming,
+                    (scratch,),
+                    {"GROUP": shape.group, "PART": shape.part},
+                )
             _launch(
-                kernel, (runs,), shape.warps,
-                self.weights, self.first, self.second, self.threshold, self._diverged, contexts,
-                problems.rows, problems.targets, problems.messages, self._first_row, scales, self._head_scales,
-                steps, self.taken, self.specs[0].sharpness, **shape.constants(),
+                kernel, (len(runs),), shape.warps, *state, self._drawn(steps), *problem, scales, runs.head_scales,
+                *own, *protocol, **shape.constants(), **sizes, num_stages=shape.stages,
             )  # fmt: skip
             self.taken += steps
-            self._tallies = self._tally("validation", range(runs))
+            self._tallies = self._tally("validation", runs)
 
     def check(self) -> Check:
         with self._on_stream():
-            return Check(metrics(self.specs[0].metric, self._tallies), [n or None for n in self._diverged.tolist()])
+            diverged = [n or None for n in self._runs.diverged.tolist()]
+            return Check(metrics(self.specs[0].metric, self._tallies), diverged)
+
+    def draw(self, steps: int) -> None:
+        with self._on_stream():
+            self._drawn(steps)[0, 0].cpu()  # waits for the end
 
     def test(self, rows: Sequence[int]) -> list[float]:
         with self._on_stream():
-            return metrics(self.specs[0].metric, self._tally("test", rows))
+            return metrics(self.specs[0].metric, self._tally("test", self._runs.chosen(rows)))
 
     def states(self, rows: Sequence[int]) -> list[State]:
         with self._on_stream():
-            which = self._which(rows)
-            parts = [part[which].cpu() for part in (self.weights, self.first, self.second)]
-            thresholds = self.threshold[which].cpu()
-            return [
-                State(
-                    *(self._plain(part[n], self.specs[row]) for part in parts),
-                    threshold=thresholds[n],
-                    taken=self.taken,
-                )
-                for n, row in enumerate(rows)
-            ]
+            runs = self._runs.chosen(rows)
+            parts = [part.cpu() for part in (runs.weights, runs.first, runs.second)]
+            thresholds = runs.threshold.cpu()
+        return [
+            State(*(self._plain(part[n], self.specs[row]) for part in parts), threshold=thresholds[n], taken=self.taken)
+            for n, row in enumerate(rows)
+        ]
 
     def keep(self, rows: Sequence[int]) -> None:
         self.specs = [self.specs[row] for row in rows]
-        self._item_counts = self._item_counts[np.asarray(rows)]
         with self._on_stream():
-            which = self._which(rows)
-            for name in (
-                "_task",
-                "_first_row",
-                "_first_count",
-                "_items",
-                "_keys",
-                "_head_scales",
-                "_diverged",
-                "weights",
-                "first",
-                "second",
-                "threshold",
-            ):
-                setattr(self, name, getattr(self, name)[which])
+            self._runs = self._runs.chosen(rows)
 
     def _drawn(self, steps: int) -> Int[Tensor, "runs steps l"]:
         """The next contexts of every run's own stream."""
-        shape, runs = self.shape, len(self.specs)
-        contexts = torch.empty(runs, steps, shape.l, dtype=torch.int32, device=self.device)
+        shape, runs = self.shape, self._runs
+        contexts = torch.empty(len(runs), steps, shape.l, dtype=torch.int32, device=self.device)
         _launch(
-            triton_checks.draw_contexts, (runs, -(-steps // _DRAWN)), 1,
-            contexts, self._keys, self._items, self._first_row, self._problems.targets, steps, self.taken,
+            triton_checks.draw_contexts, (len(runs), -(-steps // _DRAWN)), 1,
+            contexts, runs.keys, runs.items, runs.first_row, self._problems.targets, steps, self.taken,
             int(self.specs[0].rate * 2**32), DEGREE=shape.degree, LENGTH=shape.length, L=shape.l, BLOCK=_DRAWN,
         )  # fmt: skip
         return contexts
 
-    def _tally(self, name: str, rows: Sequence[int]) -> Float[Tensor, "rows 2"]:
+    def _tally(self, name: str, runs: _Runs) -> Float[Tensor, "runs 2"]:
         """Summed tallies of runs on the validation or test contexts of their tasks."""
-        shape, which, items = self.shape, self._which(rows), self._item_counts[np.asarray(rows)]
-        places = int(items.sum())
-        first_place = torch.from_numpy(np.cumsum(items) - items).to(self.device)
-        first_row, counts = self._first_row[which], self._items[which]
-        tables = torch.empty(2, places, shape.d, device=self.device)
+        shape = self.shape
+        tables = torch.empty(2, runs.places, shape.d, device=self.device)
         _launch(
-            triton_checks.project_items, (len(rows), -(-int(items.max()) // 16), 2), 4,
-            tables, self.weights[which], self._problems.rows, counts, first_row, first_place, places,
-            DM=shape.dm, D=shape.d, L=16, BLOCK=shape.block,
+            triton_checks.project_items, (len(runs), -(-runs.most_items // 16), 2), 4,
+            tables, runs.weights, self._problems.rows, runs.items, runs.first_row, runs.first_place, runs.places,
+            DM=shape.dm, D=shape.d, L=16, WIDE=shape.group * shape.part, BLOCK=shape.block,
         )  # fmt: skip
         if shape.pairs:
-            parts = (-(-int(items.max()) // _TILE)) ** 2
-            tallies = torch.empty(len(rows), parts, 2, device=self.device)
+            parts = (-(-runs.most_items // _TILE)) ** 2
+            tallies = torch.empty(len(runs), parts, 2, device=self.device)
             _launch(
-                triton_checks.tally_pairs, (len(rows), parts), 4,
-                tallies, tables, self.threshold[which], self._problems.counts[name], self._first_count[which], counts,
-                first_place, places, HEADS=shape.heads, H=shape.h, DK=shape.dk, WIDE=max(16, shape.dk), TILE=_TILE,
+                triton_checks.tally_pairs, (len(runs), parts), 4,
+                tallies, tables, runs.threshold, self._problems.counts[name], runs.first_count, runs.items,
+                runs.first_place, runs.places, HEADS=shape.heads, H=shape.h, DK=shape.dk,
+                WIDE=min(32, max(16, shape.dk)), TILE=_TILE,
             )  # fmt: skip
         else:
             contexts = self._problems.contexts[name]
             parts = -(-contexts.shape[1] // _PER)
-            tallies = torch.empty(len(rows), parts, 2, device=self.device)
+            tallies = torch.empty(len(runs), parts, 2, device=self.device)
             _launch(
-                triton_checks.tally_contexts, (len(rows), parts), shape.check_warps,
-                tallies, tables, self.threshold[which], contexts, self._task[which], self._problems.targets,
-                self._problems.messages, first_row, first_place, self._head_scales[which], places, contexts.shape[1],
-                PER=_PER, **shape.constants(),
+                triton_checks.tally_contexts, (len(runs), parts), shape.check_warps,
+                tallies, tables, runs.threshold, contexts, runs.task, self._problems.targets, self._problems.messages,
+                runs.first_row, runs.first_place, runs.head_scales, runs.places, contexts.shape[1],
+                PER=_PER, **shape.constants(), GROUP=shape.group, PART=shape.part,
             )  # fmt: skip
         return tallies.double().sum(1)
 
@@ -250,12 +274,11 @@ class TritonFleet:
             split = split[:, :, 0, : spec.budget].reshape(2, spec.d_model, spec.heads, spec.key_dim)
         return split[:, :, : spec.heads, : spec.key_dim].permute(0, 2, 1, 3).contiguous()
 
-    def _which(self, rows: Sequence[int]) -> Int[Tensor, " rows"]:
-        return torch.from_numpy(np.asarray(rows, dtype=np.int64)).to(self.device)
-
     def _on_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], warps: int, *arguments: object, **constants: object) -> None:
-    kernel[grid](*arguments, **constants, num_warps=warps, num_stages=1)
+def _launch(
+    kernel: Any, grid: tuple[int, ...], warps: int, *arguments: object, num_stages: int = 1, **constants: object
+) -> None:
+    kernel[grid](*arguments, **constants, num_warps=warps, num_stages=num_stages)

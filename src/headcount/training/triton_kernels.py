@@ -49,7 +49,7 @@ def _by_head(a, L: tl.constexpr, H: tl.constexpr, DK: tl.constexpr):
 
 
 @jit
-def _joined(a, L: tl.constexpr, D: tl.constexpr):
+def _side_by_side(a, L: tl.constexpr, D: tl.constexpr):
     """[H, L, DK] as [L, D]."""
     return tl.reshape(tl.permute(a, (1, 0, 2)), (L, D))
 
@@ -63,24 +63,32 @@ def _widened(a, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
 
 
 @jit
-def scores(q, k, scale, VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr,
-            L: tl.constexpr, DK: tl.constexpr):  # fmt: skip
-    """Per-head scores S⁽ᵏ⁾ (softmax: shares) [H, L, L] and the joined ones [L, L]."""
-    s = product(_widened(q, H, L, DK), tl.permute(_widened(k, H, L, DK), (0, 2, 1)))
+def head_scores(q, k, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ as [H, L, L]."""
+    return product(_widened(q, H, L, DK), tl.permute(_widened(k, H, L, DK), (0, 2, 1)))
+
+
+@jit
+def shares(s, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr,
+           L: tl.constexpr):  # fmt: skip
+    """Softmax along the context, where the variant has it; padded heads never win and share nothing."""
     if VARIANT == "softmax":
         s *= scale
         if LENGTH < L:
             s = tl.where((tl.arange(0, L) < LENGTH)[None, None, :], s, float("-inf"))
         s = tl.exp(s - tl.max(s, axis=2)[:, :, None])
         s = s * _reciprocal(tl.sum(s, axis=2))[:, :, None]
-        if HEADS < H:
-            s = tl.where((tl.arange(0, H) < HEADS)[:, None, None], s, 0.0)
-        joined = tl.sum(s, axis=0)
-    else:
-        if HEADS < H:
-            s = tl.where((tl.arange(0, H) < HEADS)[:, None, None], s, float("-inf"))
-        joined = tl.max(s, axis=0)
-    return s, joined
+        if HEADS % H != 0:
+            s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, 0.0)
+    elif HEADS % H != 0:
+        s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, float("-inf"))
+    return s
+
+
+@jit
+def joined_scores(s, VARIANT: tl.constexpr):
+    """Scores joined across heads, [L, L]: the largest, or the sum of the shares."""
+    return tl.sum(s, axis=0) if VARIANT == "softmax" else tl.max(s, axis=0)
 
 
 @jit
@@ -132,20 +140,19 @@ def _slope(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr, DE
 
 
 @jit
-def _backward(q, k, y, tau, alpha, scale, messages, row, item, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
-              HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-              DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """From Q and K [L, D] to their gradients [L, D] and the summed slope."""
-    q, k = _by_head(q, L, H, DK), _by_head(k, L, H, DK)
-    s, joined = scores(q, k, scale, VARIANT, HEADS, H, LENGTH, L, DK)
-    slope = _slope(joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK)
+def _head_slopes(s, joined, slope, scale, VARIANT: tl.constexpr):
+    """∂L/∂S⁽ᵏ⁾ [H, L, L] from the slope of the joined scores."""
     if VARIANT == "softmax":
         s = s * (slope[None, :, :] - tl.sum(s * slope[None, :, :], axis=2)[:, :, None]) * scale
     else:  # only the winning head moves; all that win where heads tie to the last bit
         s = tl.where(s == joined[None, :, :], slope[None, :, :], 0.0)
-    dq = _joined(product(s, k), L, H * DK)
-    dk = _joined(product(tl.permute(s, (0, 2, 1)), q), L, H * DK)
-    return dq, dk, tl.sum(slope)
+    return s
+
+
+@jit
+def _total(slope, joined):
+    """The summed slope; not finite as soon as a score is not (a maximum passes over NaN and may end as −∞)."""
+    return tl.sum(slope + 0.0 * joined)
 
 
 @jit
@@ -155,6 +162,21 @@ def _end_of_step(total, n, tau, tau_first, tau_second, diverged, rate, scale, VA
         tau, tau_first, tau_second = _adam(tau, -total, tau_first, tau_second, rate, scale)
     finite = (total - total) == 0.0
     return tau, tau_first, tau_second, tl.where((diverged == 0) & (finite == 0), n, diverged)
+
+
+@jit
+def _threshold(thresholds, run):
+    """τ and its moments."""
+    return tl.load(thresholds + run * 3), tl.load(thresholds + run * 3 + 1), tl.load(thresholds + run * 3 + 2)
+
+
+@jit
+def _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged):
+    """Write back what `_threshold` read, and the step at which the run diverged."""
+    tl.store(thresholds + run * 3, tau)
+    tl.store(thresholds + run * 3 + 1, tau_first)
+    tl.store(thresholds + run * 3 + 2, tau_second)
+    tl.store(diverged_at + run, diverged)
 
 
 @jit(do_not_specialize=["steps", "taken"])
@@ -171,21 +193,20 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     wq, wk = tl.load(weights + at_q), tl.load(weights + at_k)
     mq, mk = tl.load(firsts + at_q), tl.load(firsts + at_k)
     vq, vk = tl.load(seconds + at_q), tl.load(seconds + at_k)
-    tau, tau_first, tau_second = (
-        tl.load(thresholds + run * 3),
-        tl.load(thresholds + run * 3 + 1),
-        tl.load(thresholds + run * 3 + 2),
-    )
+    tau, tau_first, tau_second = _threshold(thresholds, run)
     row, head_scale, diverged = tl.load(first_row + run), tl.load(head_scales + run), tl.load(diverged_at + run)
     for n in range(steps):
         item = tl.load(contexts + (run * steps + n) * L + position)
         y = labels(targets, row, item, DEGREE, LENGTH, L)
         x = tl.load(rows + (row + item)[:, None] * DM + i[None, :], mask=(position < LENGTH)[:, None], other=0.0)
         rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
-        dq, dk, total = _backward(
-            product(x, wq), product(x, wk), y, tau, alpha, head_scale, messages, row, item,
-            VARIANT, DEGREE, HEADS, H, LENGTH, L, DM, DK, BLOCK,
-        )  # fmt: skip
+        q, k = _by_head(product(x, wq), L, H, DK), _by_head(product(x, wk), L, H, DK)
+        s = shares(head_scores(q, k, H, L, DK), head_scale, 0, VARIANT, HEADS, H, LENGTH, L)
+        joined = joined_scores(s, VARIANT)
+        slope = _slope(joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK)
+        s = _head_slopes(s, joined, slope, head_scale, VARIANT)
+        dq, dk = _side_by_side(product(s, k), L, D), _side_by_side(product(tl.permute(s, (0, 2, 1)), q), L, D)
+        total = _total(slope, joined)
         wq, mq, vq = _adam(wq, product(tl.trans(x), dq), mq, vq, rate, scale)
         wk, mk, vk = _adam(wk, product(tl.trans(x), dk), mk, vk, rate, scale)
         tau, tau_first, tau_second, diverged = _end_of_step(
@@ -197,55 +218,56 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     tl.store(firsts + at_k, mk)
     tl.store(seconds + at_q, vq)
     tl.store(seconds + at_k, vk)
-    tl.store(thresholds + run * 3, tau)
-    tl.store(thresholds + run * 3 + 1, tau_first)
-    tl.store(thresholds + run * 3 + 2, tau_second)
-    tl.store(diverged_at + run, diverged)
+    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
 
 
 @jit
-def project(x_at, x_inside, weights, at, DM: tl.constexpr, D: tl.constexpr, L: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [L, DM] times a weight matrix [DM, D] in memory, BLOCK rows of it at a time."""
-    total = tl.zeros((L, D), tl.float32)
+def project(x_at, inside, weights, D: tl.constexpr, DM: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
+            BLOCK: tl.constexpr):  # fmt: skip
+    """Rows [L, DM] times WIDE columns of a weight matrix [DM, D] in memory, BLOCK rows of it at a time."""
+    total = tl.zeros((L, WIDE), tl.float32)
     for b in range(0, DM, BLOCK):
         i = b + tl.arange(0, BLOCK)
-        x = tl.load(x_at[:, None] + i[None, :], mask=x_inside[:, None], other=0.0)
-        total += product(x, tl.load(weights + at + i[:, None] * D + tl.arange(0, D)[None, :]))
+        x = tl.load(x_at[:, None] + i[None, :], mask=inside[:, None], other=0.0)
+        total += product(x, tl.load(weights + i[:, None] * D + tl.arange(0, WIDE)[None, :]))
     return total
 
 
 @jit
-def _update_block(x, gradient_at, weights, firsts, seconds, at, rate, scale):
-    """AdamW on a block of rows of a weight matrix in memory."""
-    w, m, v = _adam(
-        tl.load(weights + at),
-        product(tl.trans(x), gradient_at),
-        tl.load(firsts + at),
-        tl.load(seconds + at),
-        rate,
-        scale,
-    )
-    tl.store(weights + at, w)
-    tl.store(firsts + at, m)
-    tl.store(seconds + at, v)
+def _update(x_at, inside, gradient, weights, firsts, seconds, at, rate, scale, D: tl.constexpr, DM: tl.constexpr,
+            WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """AdamW on WIDE columns of a weight matrix in memory."""
+    for b in range(0, DM, BLOCK):
+        i = b + tl.arange(0, BLOCK)
+        x = tl.load(x_at[:, None] + i[None, :], mask=inside[:, None], other=0.0)
+        here = at + i[:, None] * D + tl.arange(0, WIDE)[None, :]
+        w, m, v = tl.load(weights + here), tl.load(firsts + here), tl.load(seconds + here)
+        w, m, v = _adam(w, product(tl.trans(x), gradient), m, v, rate, scale)
+        tl.store(weights + here, w)
+        tl.store(firsts + here, m)
+        tl.store(seconds + here, v)
 
 
 @jit(do_not_specialize=["steps", "taken"])
 def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets, messages, first_row,
-                    scales, head_scales, steps, taken, alpha, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
+                    scales, head_scales, scratch, steps, taken, alpha, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
                     HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-                    DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """`steps` steps of one run whose state is too large for registers: it streams from cache, twice a step."""
+                    DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
+    """`steps` steps of one run whose state is too large for registers: it streams from cache, twice a step.
+
+    GROUP heads are handled at a time, PART columns of each. Q, K [L, D] and the scores [H, L, L] wait in `scratch`.
+    """
     run = tl.program_id(0).to(tl.int64)
     D: tl.constexpr = H * DK
-    column, position = tl.arange(0, D), tl.arange(0, L)
+    WIDE: tl.constexpr = GROUP * PART
+    column, position = tl.arange(0, WIDE), tl.arange(0, L)
     at_q = run * (2 * DM * D)
     at_k = at_q + DM * D
-    tau, tau_first, tau_second = (
-        tl.load(thresholds + run * 3),
-        tl.load(thresholds + run * 3 + 1),
-        tl.load(thresholds + run * 3 + 2),
-    )
+    q_at = scratch + run * (2 * L * D + H * L * L) + position[:, None] * D + column[None, :]
+    k_at = q_at + L * D
+    s_at = scratch + run * (2 * L * D + H * L * L) + 2 * L * D
+    s_at += tl.arange(0, GROUP)[:, None, None] * (L * L) + position[None, :, None] * L + position[None, None, :]
+    tau, tau_first, tau_second = _threshold(thresholds, run)
     row, head_scale, diverged = tl.load(first_row + run), tl.load(head_scales + run), tl.load(diverged_at + run)
     inside = position < LENGTH
     for n in range(steps):
@@ -253,22 +275,33 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
         y = labels(targets, row, item, DEGREE, LENGTH, L)
         x_at = rows + (row + item) * DM
         rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
-        dq, dk, total = _backward(
-            project(x_at, inside, weights, at_q, DM, D, L, BLOCK),
-            project(x_at, inside, weights, at_k, DM, D, L, BLOCK),
-            y, tau, alpha, head_scale, messages, row, item,
-            VARIANT, DEGREE, HEADS, H, LENGTH, L, DM, DK, BLOCK,
-        )  # fmt: skip
-        for b in range(0, DM, BLOCK):
-            i = b + tl.arange(0, BLOCK)
-            x = tl.load(x_at[:, None] + i[None, :], mask=inside[:, None], other=0.0)
-            _update_block(x, dq, weights, firsts, seconds, at_q + i[:, None] * D + column[None, :], rate, scale)
-            _update_block(x, dk, weights, firsts, seconds, at_k + i[:, None] * D + column[None, :], rate, scale)
-        tl.debug_barrier()  # the next step reads what other threads have just written
+        joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
+        for head in range(0, HEADS, GROUP):
+            s = tl.zeros((GROUP, L, L), tl.float32)
+            for a in range(0, DK, PART):
+                at = head * DK + a
+                q = project(x_at, inside, weights + at_q + at, D, DM, L, WIDE, BLOCK)
+                k = project(x_at, inside, weights + at_k + at, D, DM, L, WIDE, BLOCK)
+                tl.store(q_at + at, q)
+                tl.store(k_at + at, k)
+                s += head_scores(_by_head(q, L, GROUP, PART), _by_head(k, L, GROUP, PART), GROUP, L, PART)
+            s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
+            tl.store(s_at + head * (L * L), s)
+            more = joined_scores(s, VARIANT)
+            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
+        slope = _slope(joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK)
+        tl.debug_barrier()  # what follows reads what other threads have written
+        for head in range(0, HEADS, GROUP):
+            s = _head_slopes(tl.load(s_at + head * (L * L)), joined, slope, head_scale, VARIANT)
+            for a in range(0, DK, PART):
+                at = head * DK + a
+                k, q = tl.load(k_at + at), tl.load(q_at + at)
+                dq = _side_by_side(product(s, _by_head(k, L, GROUP, PART)), L, WIDE)
+                dk = _side_by_side(product(tl.permute(s, (0, 2, 1)), _by_head(q, L, GROUP, PART)), L, WIDE)
+                _update(x_at, inside, dq, weights, firsts, seconds, at_q + at, rate, scale, D, DM, WIDE, BLOCK)
+                _update(x_at, inside, dk, weights, firsts, seconds, at_k + at, rate, scale, D, DM, WIDE, BLOCK)
+        tl.debug_barrier()
         tau, tau_first, tau_second, diverged = _end_of_step(
-            total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
+            _total(slope, joined), taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
         )
-    tl.store(thresholds + run * 3, tau)
-    tl.store(thresholds + run * 3 + 1, tau_first)
-    tl.store(thresholds + run * 3 + 2, tau_second)
-    tl.store(diverged_at + run, diverged)
+    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headcount.training.spec import RunSpec
 
 _RESIDENT = 4096  # weights of W_Q up to which a run's state is kept in registers
-_CHEAP = 4  # a pair costs that much less in a tile of all pairs than in a context
+_WIDE = 128  # columns handled at a time when it streams
+_CHEAP = 1  # a pair costs that much less in a tile of all pairs than in a context
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,35 @@ class Shape:
     @property
     def warps(self) -> int:
         """Few threads are fast: they talk less. Enough of them to hold the state and the heads' scores."""
-        return max(min(4, _power(self.dm * self.d // 512, 1)), self.h * self.l**2 // 1024)
+        heads = self.h if self.resident else self.group
+        return max(min(4, _power(self.dm * self.d // 512, 1)), heads * self.l**2 // 1024)
+
+    @property
+    def stages(self) -> int:
+        """How far loads run ahead; a resident state has none to wait for."""
+        return 1 if self.resident else 3
 
     @property
     def check_warps(self) -> int:
         """The same for a check, which holds no state."""
-        return max(1, self.h * self.l**2 // 4096, self.d // 128)
+        return max(1, self.group * self.l**2 // 4096)
+
+    @property
+    def group(self) -> int:
+        """Heads handled at a time when the state streams."""
+        return min(self.h, max(1, _WIDE // self.dk))
+
+    @property
+    def part(self) -> int:
+        """Columns of a head handled at a time then."""
+        return min(self.dk, _WIDE)
 
     @property
     def block(self) -> int:
-        """Rows of a weight matrix handled at a time when it streams."""
-        return min(self.dm, max(16, 4096 // self.d))
+        """Rows of a weight matrix handled at a time then."""
+        return min(self.dm, max(16, 4096 // (self.group * self.part)))
 
-    def constants(self) -> dict[str, str | int]:
+    def constants(self) -> dict[str, Any]:
         """The kernels' constexpr arguments."""
         return {
             "VARIANT": self.variant,

@@ -1,0 +1,206 @@
+"""`headcount train`."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.common import Json, emit, notice
+from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from headcount.training.engine import Engine
+    from headcount.training.result import RunResult
+    from headcount.training.spec import RunSpec
+
+
+class VariantName(StrEnum):
+    max = "max"
+    softmax = "softmax"
+    retrieval = "value"
+    sum = "sum"
+
+
+class EngineOption(StrEnum):
+    auto = "auto"
+    torch = "torch"
+    native = "native"
+    triton = "triton"
+
+
+def train(
+    items: Annotated[int, typer.Option(help="m, the number of items.")],
+    d_model: Annotated[int, typer.Option(help="Width of the embeddings.")],
+    heads: Annotated[int, typer.Option(help="h.")],
+    key_dim: Annotated[int, typer.Option(help="d_k, the width of a head.")],
+    seeds: Annotated[int, typer.Option(help="How many runs.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="The seed of the first run; the others follow.")] = 0,
+    variant: Annotated[
+        VariantName, typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2).")
+    ] = VariantName.max,
+    degree: Annotated[int, typer.Option(help="r of a regular graph; 1 is a permutation.")] = 1,
+    length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
+    rate: Annotated[float, typer.Option(help="ρ, how often a target is brought into the context.")] = 0.5,
+    steps: Annotated[
+        int | None, typer.Option(help="The most steps of a run; by default 20,000, for softmax 80,000.")
+    ] = None,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 1e-3,
+    engine: Annotated[EngineOption, typer.Option(help="auto takes the fastest there is.")] = EngineOption.auto,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder for the weights: seed-N.safetensors of each run.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train key-query weights by the paper's protocol (Appendix A.1) and give the test metric over seeds.
+
+    The metric is micro-F1, or the mean squared error for --variant value.
+    The interval is the 95 % t-interval over seeds (A.2). A run that diverged
+    counts as F1 = 0; it is left out of a mean squared error.
+
+    Seed N trains on what make graph and make embeddings gaussian draw with
+    --seed N, so verify can judge the weights.
+
+    \b
+    Example:
+      headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --seeds 10
+    """
+    from headcount.training.spec import RunSpec
+
+    if seeds < 1:
+        raise InputError(f"--seeds {seeds} trains nothing; choose at least 1")
+    if steps is not None and steps < 1:
+        raise InputError(f"--steps {steps} trains nothing; choose at least 1")
+    common = {
+        "items": items,
+        "d_model": d_model,
+        "heads": heads,
+        "key_dim": key_dim,
+        "variant": variant.value,
+        "degree": degree,
+        "length": length,
+        "rate": rate,
+        "steps": steps or 0,
+        "learning_rate": learning_rate,
+    }
+    specs = [RunSpec.from_mapping({**common, "seed": seed}) for seed in range(first_seed, first_seed + seeds)]
+    _train(specs, engine.value, out, json)
+
+
+def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) -> None:
+    from headcount.training.train import train as run
+
+    if out is not None:
+        _make_folder(out)
+    chosen, began = _choose(engine), time.perf_counter()
+    results = run(specs, chosen, weights=out is not None, on_result=lambda result: _save(result, out))
+    seconds = time.perf_counter() - began
+    summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
+    names = ("items", "d_model", "heads", "key_dim", "budget", "degree", "variant", "metric")
+    described = {name: getattr(specs[0], name) for name in names} | {"folder": None if out is None else str(out)}
+    if summary["diverged"]:
+        counts = "they count as F1 = 0" if specs[0].metric == "f1" else "they are left out of the mean"
+        notice(f"{summary['diverged']} of {len(results)} runs diverged; {counts}")
+    if json:
+        emit(described | summary, True)
+    elif results:
+        _print(described | summary)
+    sys.exit(130 if len(results) < len(specs) else 0)  # `run` has said that it was interrupted
+
+
+def _choose(name: Any) -> Engine:
+    """The engine; that a faster one is missing is a line for the user, not a Python warning."""
+    from headcount.training.choose import SlowerEngine, choose_engine
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SlowerEngine)
+        chosen = choose_engine(name)
+    for warning in caught:
+        notice(str(warning.message))
+    return chosen
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be a folder ({error.strerror}); choose another path") from None
+
+
+def _save(result: RunResult, out: Path | None) -> None:
+    from dataclasses import replace
+
+    if out is None or result.weights is None:  # none are kept of a run that diverged
+        return
+    spec = result.spec
+    notes = {"method": "train", "seed": str(spec.seed), "items": str(spec.items), "variant": spec.variant}
+    notes |= {"context_length": str(spec.length), "steps": str(result.steps)}
+    replace(result.weights, notes=notes).save(out / f"seed-{spec.seed}.safetensors")
+
+
+def _summary(results: Sequence[RunResult], seconds: float) -> dict[str, Any]:
+    mean, low, high = _over_seeds(results)
+    return {
+        "mean": mean,
+        "low": low,
+        "high": high,
+        "mean_steps": sum(result.steps for result in results) / len(results) if results else None,
+        "diverged": sum(result.diverged is not None for result in results),
+        "seconds": seconds,
+        "run_steps_per_second": sum(result.steps for result in results) / seconds,
+        "runs": [
+            {"seed": result.spec.seed, "value": result.value, "steps": result.steps, "diverged": result.diverged}
+            for result in results
+        ],
+    }
+
+
+def _over_seeds(results: Sequence[RunResult]) -> tuple[float | None, float | None, float | None]:
+    """Mean and 95 % interval over seeds, None where there is none."""
+    import pandas as pd
+
+    from headcount.analysis.curves import COLUMNS, curves
+
+    if not results:
+        return None, None, None
+    rows = [{name: getattr(result.spec, name, None) for name in COLUMNS} for result in results]
+    for row, result in zip(rows, results, strict=True):
+        row |= {"value": result.value, "diverged": result.diverged}
+    found = curves(pd.DataFrame(rows)).iloc[0]
+
+    def known(name: str) -> float | None:
+        return None if math.isnan(found[name]) else float(found[name])
+
+    return known("mean"), known("low"), known("high")
+
+
+def _print(result: dict[str, Any]) -> None:
+    metric = {"f1": "test F1", "mse": "test error"}[result["metric"]]
+    typer.echo(f"  {'seed':>6}  {metric:>10}  {'steps':>7}")
+    for run in result["runs"]:
+        value = f"{run['value']:.6f}" if run["diverged"] is None else "–"
+        tail = "" if run["diverged"] is None else f"  diverged at step {run['diverged']:,}"
+        typer.echo(f"  {run['seed']:>6}  {value:>10}  {run['steps']:>7,}{tail}")
+    rate = f"{result['run_steps_per_second']:,.0f} run-steps/s"
+    shown: dict[str, Any] = {f"mean {metric}": "–", "steps": "–"}
+    if result["mean"] is not None:
+        shown[f"mean {metric}"] = f"{result['mean']:.6f}"
+        if result["low"] is not None:
+            shown[f"mean {metric}"] += f"  (95 % interval {result['low']:.6f} … {result['high']:.6f})"
+        shown["steps"] = f"{result['mean_steps']:,.0f} on average"
+    shown["engine"] = f"{result['engine']} on {result['device']}, {result['seconds']:.1f} s, {rate}"
+    if result["folder"]:
+        shown["weights"] = result["folder"]
+    emit(
+        shown,
+        False,
+        f"{result['items']} items, d_model {result['d_model']}, {result['heads']} × {result['key_dim']}, "
+        f"D_K {result['budget']}, {result['variant']}",
+    )

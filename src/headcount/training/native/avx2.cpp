@@ -1,0 +1,16 @@
+#include "run.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define HEADCOUNT_WIDTH 8
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+namespace avx2 {
+#include "kernel.h"
+}
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,74 @@
+// Contexts: the very bits of headcount.problem.contexts and streams, one context at a time.
+
+struct Context {
+    int32_t items[64];
+    uint64_t sources[65];  // bit p of sources[q + 1]: is (item p, item q) an edge? Entry 0 takes what is no pair.
+    uint64_t valid;        // positions p that have a target in the context
+    int positives;
+};
+
+static inline uint64_t word(uint64_t key, uint64_t counter) {
+    uint64_t z = key + (counter + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static inline uint32_t below(uint32_t uniform, uint32_t bound) { return uint64_t(uniform) * bound >> 32; }
+
+// place[item] = its position + 1.
+static void mark(const Run& run, const Context& context, uint8_t* place) {
+    for (int p = 0; p < run.length; p++) place[context.items[p]] = p + 1;
+}
+
+// Context n of the run's stream, marked. `entry` holds 0 … items−1, before and after; `place` held zeros.
+static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, uint8_t* place) {
+    const int length = run.length;
+    uint64_t pick[64], bring[64], chosen = 0;
+    for (int j = 0; j < length; j++) {
+        pick[j] = word(run.key, (n * length + j) * 2);
+        bring[j] = word(run.key, (n * length + j) * 2 + 1);
+    }
+    int32_t drawn[64], swapped[64];
+    for (int j = 0; j < length; j++) {  // Fisher–Yates
+        swapped[j] = j + below(pick[j] >> 32, run.items - j);
+        drawn[j] = entry[swapped[j]];
+        entry[swapped[j]] = entry[j];
+        chosen |= uint64_t((pick[j] & 0xFFFFFFFF) < run.chosen) << j;
+    }
+    for (int j = 0; j < length; j++) {
+        entry[swapped[j]] = swapped[j];
+        entry[j] = j;
+        context.items[j] = drawn[j];
+    }
+    mark(run, context, place);
+    for (; chosen && length > 1; chosen &= chosen - 1) {
+        int p = __builtin_ctzll(chosen);
+        if (context.items[p] != drawn[p]) continue;
+        const int32_t* targets = run.targets + int64_t(drawn[p]) * run.degree;
+        int touched = 0;
+        for (int k = 0; k < run.degree; k++) touched |= place[targets[k]];
+        if (touched) continue;
+        int other = below(bring[p] >> 32, length - 1);
+        other += other >= p;
+        place[context.items[other]] = 0;
+        context.items[other] = targets[below(bring[p], run.degree)];
+        place[context.items[other]] = other + 1;
+    }
+}
+
+// y_pq of the items of a marked context; the marks are taken back.
+static void label(const Run& run, Context& context, uint8_t* place) {
+    for (int q = 0; q <= run.length; q++) context.sources[q] = 0;
+    context.valid = context.positives = 0;
+    for (int p = 0; p < run.length; p++) {
+        const int32_t* targets = run.targets + int64_t(context.items[p]) * run.degree;
+        for (int k = 0; k < run.degree; k++) {
+            int q = place[targets[k]];
+            context.sources[q] |= uint64_t(1) << p;
+            context.valid |= uint64_t(q > 0) << p;
+            context.positives += q > 0;
+        }
+    }
+    for (int p = 0; p < run.length; p++) place[context.items[p]] = 0;
+}

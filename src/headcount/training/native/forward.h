@@ -1,0 +1,172 @@
+// Forward: from a context's embeddings to scores joined across heads. Scores stand transposed: rows are keys q, and
+// queries p lie along the vector, so that a softmax over keys needs no sums across lanes.
+
+// Phases of a step are compiled apart: together they would leave the compiler short of registers.
+#define PHASE static __attribute__((noinline))
+
+constexpr int ROWS = V == 16 ? 16 : 8;  // positions projected together: accumulators that fit the registers
+constexpr int KEYS = V == 16 ? 8 : 4;   // keys scored together, likewise
+constexpr int DEPTH = 8;                // rows of W handled together; `depth` is a multiple of it
+constexpr int FEW_HEADS = 2;            // up to here sums over all pairs of a head cost less than finding its own
+
+static inline int padded(int n, int to) { return (n + to - 1) / to * to; }
+
+// Hands out pieces of the scratch.
+struct Arena {
+    uintptr_t at;
+    template <class T>
+    T* take(size_t count) {
+        uintptr_t here = at;
+        at += (count * sizeof(T) + 127) / 64 * 64;  // a spare line: heads are read and written H columns at a time
+        return reinterpret_cast<T*>(here);
+    }
+};
+
+// A pair of positions: where its slope stands, and the rows of its query and key in [Q K].
+struct Pair {
+    int32_t at, query, key;
+};
+
+// Everything a step needs beside the state.
+struct Work {
+    const int budget, positions;  // D_K, ℓ padded
+    float *x, *projected, *moved, *queries, *joined, *slope, *share, *error;
+    int32_t *winner, *entry;
+    Pair* pairs;
+    uint8_t* place;
+
+    Work(const Run& run, Arena& arena) : budget(run.heads * run.key_dim), positions(padded(run.length, 16)) {
+        size_t square = size_t(positions) * positions;
+        x = arena.take<float>(size_t(run.depth) * positions);        // [depth / DEPTH][positions][DEPTH]
+        projected = arena.take<float>(positions * run.columns);      // [Q K]
+        moved = arena.take<float>(positions * run.columns);          // its gradient
+        queries = arena.take<float>(size_t(V) * padded(budget, V));  // Qᵀ of V positions: [D_K][V]
+        joined = arena.take<float>(square);
+        slope = arena.take<float>(square);
+        winner = arena.take<int32_t>(square);
+        pairs = arena.take<Pair>(size_t(run.length) * run.length);
+        share = arena.take<float>(square * (run.variant == SOFTMAX ? run.heads : 1));
+        error = arena.take<float>(run.width);
+        entry = arena.take<int32_t>(run.items);
+        place = arena.take<uint8_t>(run.items);
+    }
+};
+
+// The embeddings of `count` items in blocks of DEPTH columns; the rows up to `rows` are zero.
+PHASE void gather(const Run& run, const int32_t* items, int count, int rows, float* x) {
+    for (int p = 0; p < rows; p++) {
+        const float* row = run.rows + int64_t(items[p < count ? p : 0]) * run.width;
+        for (int i = 0; i < run.depth; i += DEPTH) {
+            float* to = x + i * rows + p * DEPTH;
+            p < count ? __builtin_memcpy(to, row + i, sizeof(float) * DEPTH)
+                      : __builtin_memset(to, 0, sizeof(float) * DEPTH);
+        }
+    }
+}
+
+// out = X [W_Q W_K]; each weight is read once for ROWS positions.
+PHASE void project(const Run& run, const float* x, int rows, float* out) {
+    for (int c = 0; c < run.columns; c += V)
+        for (int p = 0; p < rows; p += ROWS) {
+            const float* w = run.weights + int64_t(c) * run.depth;
+            const float* from = x + p * DEPTH;
+            Vec sums[ROWS] = {};
+            for (int i = 0; i < run.depth; i += DEPTH, from += rows * DEPTH)
+                for (int r = 0; r < DEPTH; r++, w += V) {
+                    Vec weight = load(w);
+                    for (int s = 0; s < ROWS; s++) sums[s] += weight * from[s * DEPTH + r];
+                }
+            for (int s = 0; s < ROWS; s++) store(out + (p + s) * run.columns + c, sums[s]);
+        }
+}
+
+// Qᵀ of V rows: [D_K][V].
+static void transpose_queries(const float* const* rows, int budget, float* out) {
+    for (int c = 0; c < budget; c += V) {
+        Vec tile[V];
+        for (int r = 0; r < V; r++) tile[r] = load(rows[r] + c);
+        transpose(tile);
+        for (int r = 0; r < V; r++) store(out + (c + r) * V, tile[r]);
+    }
+}
+
+// S⁽ᵏ⁾ of KEYS keys and V queries; `head` is the head's first column.
+static inline void score(const float* const* keys, const float* queries, int head, int key_dim, Vec (&scores)[KEYS]) {
+    for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
+    for (int a = head; a < head + key_dim; a++) {
+        Vec query = load(queries + a * V);
+        for (int r = 0; r < KEYS; r++) scores[r] += query * keys[r][a];
+    }
+}
+
+// max over heads, and in training the first column of the head that has it (the first of equals); there NaN wins and
+// stays.
+template <bool training>
+static inline void best_head(const Run& run, const float* const* keys, const float* queries, Vec (&best)[KEYS],
+                             Mask (&winner)[KEYS]) {
+    score(keys, queries, 0, run.key_dim, best);
+    for (int r = 0; r < KEYS; r++) winner[r] = Mask{};
+    for (int head = run.key_dim; head < run.heads * run.key_dim; head += run.key_dim) {
+        Vec scores[KEYS];
+        score(keys, queries, head, run.key_dim, scores);
+        for (int r = 0; r < KEYS; r++) {
+            Mask better = scores[r] > best[r];
+            if (training) better |= scores[r] != scores[r];
+            best[r] = better ? scores[r] : best[r];
+            winner[r] = better ? head - Mask{} : winner[r];
+        }
+    }
+}
+
+// Σ_k softmax(S⁽ᵏ⁾/√d_k) for V queries at column p; the shares of every head are kept.
+static void join_softmax(const Run& run, const Work& work, const float* const* keys, const float* queries, int p) {
+    const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
+    const int n = work.positions;
+    for (int q = 0; q < run.length; q++) store(work.joined + q * n + p, Vec{});
+    for (int k = 0; k < run.heads; k++) {
+        float* share = work.share + int64_t(k) * n * n + p;
+        Vec top = splat(-__builtin_inff()), total = {};
+        for (int q = 0; q < run.length; q += KEYS) {
+            Vec scores[KEYS];
+            score(keys + q, queries, k * run.key_dim, run.key_dim, scores);
+            for (int r = 0; r < KEYS; r++) {
+                store(share + (q + r) * n, scores[r] * scale);
+                if (q + r < run.length) top = top > scores[r] * scale ? top : scores[r] * scale;
+            }
+        }
+        for (int q = 0; q < run.length; q++) {
+            Vec power = exponential(load(share + q * n) - top);
+            store(share + q * n, power);
+            total += power;
+        }
+        for (int q = 0; q < run.length; q++) {
+            Vec part = load(share + q * n) / total;
+            store(share + q * n, part);
+            store(work.joined + q * n + p, load(work.joined + q * n + p) + part);
+        }
+    }
+}
+
+// Scores of a context joined across heads, and in training the heads that won. Row r of [Q K] is rows[r]; there are
+// `positions` of them.
+template <bool training>
+PHASE void join(const Run& run, const Work& work, const float* const* rows) {
+    const float* keys[64];
+    for (int q = 0; q < work.positions; q++) keys[q] = rows[q] + work.budget;
+    for (int p = 0; p < run.length; p += V) {
+        transpose_queries(rows + p, work.budget, work.queries);
+        if (run.variant == SOFTMAX) {
+            join_softmax(run, work, keys, work.queries, p);
+            continue;
+        }
+        for (int q = 0; q < run.length; q += KEYS) {
+            Vec best[KEYS];
+            Mask winner[KEYS];
+            best_head<training>(run, keys + q, work.queries, best, winner);
+            for (int r = 0; r < KEYS; r++) {
+                store(work.joined + (q + r) * work.positions + p, best[r]);
+                if (training) store(work.winner + (q + r) * work.positions + p, winner[r]);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// What Python and the kernels share: one run, and the table of a kernel's functions.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+enum Variant : int32_t { MAX, SOFTMAX, VALUE };  // `sum` is MAX with one head of width D_K
+
+// Mirrored field by field in native_engine.py.
+struct Run {
+    // The task. Rows are padded with zeros to `width`, a multiple of 16.
+    const float* rows;       // X: [items][width]
+    const float* messages;   // X W_V: [items][width]
+    const int32_t* targets;  // [items][degree]
+    // The state, in panels of V columns: [columns / V][depth][V]. Column c < D_K belongs to W_Q, D_K + c to W_K.
+    float* weights;
+    float* first;
+    float* second;
+    float* threshold;     // τ and its moments
+    const float* scales;  // [steps][2], from engine.adam_scales
+    // What to evaluate after the steps: [contexts][length], and how often each pair stands in them, or null.
+    const int32_t* contexts;
+    const int32_t* counts;  // [target][source], rows of `stride`; edges negated
+    int64_t context_count;
+    uint64_t key;      // of the stream of training contexts
+    uint64_t chosen;   // ρ·2³²
+    int64_t taken;     // steps
+    int64_t diverged;  // the first step with a number that is not finite, or 0
+    int64_t columns;   // 2·D_K, padded to V
+    double tally[2];  // what objective.tally counts, summed
+    int32_t items, width, depth, heads, key_dim, degree, length, variant, stride;
+    float sharpness;
+};
+
+struct Kernel {
+    int width;                    // V
+    size_t (*bytes)(const Run&);  // of scratch that a run needs
+    void (*train)(Run&, int64_t steps, char* scratch, const volatile int32_t* stop);
+    void (*draw)(Run&, int64_t steps, char* scratch, const volatile int32_t* stop);  // the contexts alone, for timing
+    void (*evaluate)(Run&, char* scratch, const volatile int32_t* stop);
+};
+
+namespace baseline { extern const Kernel kernel; }
+#if defined(__x86_64__)
+namespace avx2 { extern const Kernel kernel; }
+namespace avx512 { extern const Kernel kernel; }
+#endif

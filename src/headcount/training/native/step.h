@@ -1,0 +1,184 @@
+// One step of one run: after the forward pass the slope of the loss, the gradient and AdamW.
+
+// Which of the V queries at column p are sources of key q.
+static inline Mask positive(const Context& context, int q, int p) {
+    return (int32_t(context.sources[q + 1] >> p) & (1 << lanes())) != 0;
+}
+
+// ∂/∂S of (1/ℓ²) Σ_pq [w₊ y softplus(−z) + (1 − y) softplus(z)], z = α(S − τ); returns the sum.
+PHASE float logistic_slope(const Run& run, const Work& work, const Context& context) {
+    const int length = run.length;
+    const float pairs = length * length, scale = run.sharpness / pairs, tau = run.threshold[0];
+    float weight = length - 1;  // Eq. (30) above degree 1
+    if (run.degree > 1) weight = context.positives ? (pairs - context.positives) / context.positives : 0;
+    Vec total = {};
+    for (int q = 0; q < length; q++)
+        for (int p = 0; p < length; p += V) {
+            Vec z = (load(work.joined + q * work.positions + p) - tau) * run.sharpness;
+            Vec chance = 1 / (1 + exponential(-z));
+            Vec slope = (positive(context, q, p) ? (chance - 1) * weight : chance) * scale;
+            slope = lanes() < length - p ? slope : Vec{};
+            store(work.slope + q * work.positions + p, slope);
+            total += slope;
+        }
+    return sum(total);
+}
+
+// The error ((S − y) V)_p of Section 7.2 at a valid position p; returns its square.
+static float retrieval_error(const Run& run, const Work& work, const Context& context, int p) {
+    Vec total = {};
+    for (int i = 0; i < run.width; i += V) {
+        Vec error = {};
+        for (int q = 0; q < run.length; q++) {
+            float weight = work.joined[q * work.positions + p] - float(context.sources[q + 1] >> p & 1);
+            error += weight * load(run.messages + int64_t(context.items[q]) * run.width + i);
+        }
+        store(work.error + i, error);
+        total += error * error;
+    }
+    return sum(total);
+}
+
+// ∂/∂S of Eq. (4); returns the sum.
+static float retrieval_slope(const Run& run, const Work& work, const Context& context) {
+    const float scale = 2.f / (context.valid ? __builtin_popcountll(context.valid) : 1);
+    float total = 0;
+    for (int p = 0; p < run.length; p++) {
+        bool valid = context.valid >> p & 1;
+        if (valid) retrieval_error(run, work, context, p);
+        for (int q = 0; q < run.length; q++) {
+            const float* message = run.messages + int64_t(context.items[q]) * run.width;
+            Vec product = {};
+            for (int i = 0; valid && i < run.width; i += V) product += load(work.error + i) * load(message + i);
+            total += work.slope[q * work.positions + p] = sum(product) * scale;
+        }
+    }
+    return total;
+}
+
+// The last columns of a head may share a vector with the next head: a mask keeps them apart.
+static inline ShortMask within(int columns) {
+    ShortMask lane;
+    for (int i = 0; i < H; i++) lane[i] = i;
+    return lane < columns;
+}
+
+// out_r += Σ_c weight[r, c]·in_c for one head's columns of [Q K].
+static void mix(const Run& run, const float* weight, int row, int column, const float* in, float* out) {
+    for (int a = 0; a < run.key_dim; a += H)
+        for (int r = 0; r < run.length; r += 4) {
+            Short sums[4] = {};
+            for (int c = 0; c < run.length; c++) {
+                Short value = load<Short>(in + c * run.columns + a);
+                for (int s = 0; s < 4; s++) sums[s] += value * weight[(r + s) * row + c * column];
+            }
+            for (int s = 0; s < 4; s++) {
+                float* to = out + (r + s) * run.columns + a;
+                store(to, load<Short>(to) + (Short)((ShortMask)sums[s] & within(run.key_dim - a)));
+            }
+        }
+}
+
+// The gradient of a head's Q and K from the slopes of its scores (rows are keys).
+static void move_head(const Run& run, const Work& work, const float* slope, int head) {
+    mix(run, slope, 1, work.positions, work.projected + work.budget + head, work.moved + head);
+    mix(run, slope, work.positions, 1, work.projected + head, work.moved + work.budget + head);
+}
+
+// The pairs along diagonals q = p + shift mod ℓ: neighbours in this order share no row.
+static void list_pairs(const Run& run, const Work& work) {
+    const int row = run.columns;
+    Pair* pair = work.pairs;
+    for (int shift = 0; shift < run.length; shift++)
+        for (int p = 0; p < run.length; p++) {
+            int q = (p + shift) % run.length;
+            *pair++ = {q * work.positions + p, p * row, q * row + work.budget};
+        }
+}
+
+// Each pair moves the head that won it, H columns at a time. In the order of the list none waits for another's store.
+PHASE void move_winners(const Run& run, const Work& work) {
+    const float* const slopes = work.slope;
+    const int32_t* const winners = work.winner;
+    const Pair* const end = work.pairs + run.length * run.length;
+    for (int a = 0; a < run.key_dim; a += H) {
+        const ShortMask kept = within(run.key_dim - a);
+        const float* from = work.projected + a;
+        float* to = work.moved + a;
+        for (const Pair* pair = work.pairs; pair < end; pair++) {
+            const Short slope = slopes[pair->at] - Short{};
+            const uint32_t query = pair->query + winners[pair->at], key = pair->key + winners[pair->at];
+            Short with_key = slope * (Short)(load<ShortMask>(from + key) & kept);
+            Short with_query = slope * (Short)(load<ShortMask>(from + query) & kept);
+            store(to + query, load<Short>(to + query) + with_key);
+            store(to + key, load<Short>(to + key) + with_query);
+        }
+    }
+}
+
+// Slopes of the joined scores to gradients of [Q K].
+PHASE void move(const Run& run, const Work& work) {
+    const int n = work.positions;
+    __builtin_memset(work.moved, 0, sizeof(float) * n * run.columns);
+    if (run.variant != SOFTMAX && run.heads > FEW_HEADS) return move_winners(run, work);
+    const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
+    const bool softmax = run.variant == SOFTMAX;
+    for (int k = 0; k < run.heads; k++) {
+        float* own = work.share + (softmax ? int64_t(k) * n * n : 0);  // shares before, slopes of this head after
+        for (int p = 0; p < run.length; p += V) {
+            Vec mean = {};
+            for (int q = 0; q < run.length && softmax; q++)
+                mean += load(own + q * n + p) * load(work.slope + q * n + p);
+            for (int q = 0; q < run.length; q++) {
+                Vec slope = load(work.slope + q * n + p);
+                if (softmax) slope = load(own + q * n + p) * (slope - mean) * scale;
+                else slope = load<Mask>(work.winner + q * n + p) == k * run.key_dim ? slope : Vec{};
+                store(own + q * n + p, slope);
+            }
+        }
+        move_head(run, work, own, k * run.key_dim);
+    }
+}
+
+template <class T, class Root>
+static inline void adam(T& value, T& first, T& second, T slope, const float* scales, Root root) {
+    first = first * 0.9f + slope * 0.1f;
+    second = second * 0.999f + slope * slope * 0.001f;
+    value -= scales[0] * first / (root(second) * scales[1] + 1e-8f);
+}
+
+// Gradient of [W_Q W_K] and AdamW in one pass over the state.
+PHASE void update(const Run& run, const Work& work, const float* scales) {
+    for (int c = 0; c < run.columns; c += V)
+        for (int i = 0; i < run.depth; i += DEPTH) {
+            const float* x = work.x + int64_t(i) * work.positions;
+            Vec slopes[DEPTH] = {};
+            for (int p = 0; p < run.length; p++) {
+                Vec moved = load(work.moved + p * run.columns + c);
+                for (int r = 0; r < DEPTH; r++) slopes[r] += moved * x[p * DEPTH + r];
+            }
+            int64_t at = int64_t(c) * run.depth + i * V;
+            for (int r = 0; r < DEPTH; r++, at += V) {
+                Vec weight = load(run.weights + at), first = load(run.first + at), second = load(run.second + at);
+                adam(weight, first, second, slopes[r], scales, square_root);
+                store(run.weights + at, weight);
+                store(run.first + at, first);
+                store(run.second + at, second);
+            }
+        }
+}
+
+static void step(Run& run, const Work& work, const Context& context, const float* scales) {
+    const float* rows[64];
+    for (int p = 0; p < work.positions; p++) rows[p] = work.projected + p * run.columns;
+    gather(run, context.items, run.length, work.positions, work.x);
+    project(run, work.x, work.positions, work.projected);
+    join<true>(run, work, rows);
+    float total = run.variant == VALUE ? retrieval_slope(run, work, context) : logistic_slope(run, work, context);
+    move(run, work);
+    run.taken++;
+    if (!run.diverged && !__builtin_isfinite(total)) run.diverged = run.taken;
+    update(run, work, scales);
+    float *tau = run.threshold, slope = run.variant == VALUE ? 0 : -total;
+    adam(tau[0], tau[1], tau[2], slope, scales, [](float value) { return __builtin_sqrtf(value); });
+}
