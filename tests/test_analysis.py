@@ -19,7 +19,8 @@ from headcount.analysis.fits import fit_line
 from headcount.analysis.laws import FEATURES, budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
 from headcount.analysis.thresholds import heads_interval, paired_p, threshold, thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.theory.laws import TrainedLaw
+from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
+from tests.measured import base_runs
 
 
 def runs_of(entries, items=64, d_model=16, degree=1, variant="max"):
@@ -403,3 +404,14 @@ def test_the_interval_of_a_law_covers_new_points():
         low, high = fitted.interval_at(96, 96, 48) or (0, 0)
         hits += low <= new <= high
     assert 0.92 <= hits / 300 <= 0.985
+
+
+def test_the_measured_laws_are_the_fits_to_the_measured_base_grid():
+    table = thresholds(base_runs())
+    wide = table[(table["d_model"] > 16) | (table["items"] <= 64)]
+    for rows, shipped in ((table, MEASURED), (wide, MEASURED_WIDE)):
+        found = law(rows)
+        assert found.slope == pytest.approx(shipped.slope, abs=5e-3)
+        assert found.r_squared == pytest.approx(shipped.r_squared, abs=5e-4)
+        assert found.interval == pytest.approx(shipped.interval, abs=5e-4)
+        assert found.form == shipped.form

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from headcount.experiments.search import Outcome, Search, Searches, outcomes_fra
 from headcount.experiments.search_seeds import Rules, best_case, falls, learned, may_pass, t_quantile, told_apart
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
+from tests.measured import base_runs
 
 Surface = dict[RunSpec, float]
 VALUES = ["central", "optimistic", "conservative"]
@@ -298,9 +298,7 @@ def test_clear_gaps_are_told_from_chance() -> None:
 @pytest.fixture(scope="module")
 def base_grid() -> pd.DataFrame:
     """The base grid's runs with m ≤ 256, as measured (the file's first line says how)."""
-    runs = pd.read_csv(Path(__file__).with_name("data") / "base_runs.csv.gz", comment="#")
-    columns = {"variant": "max", "degree": 1, "budget": runs["heads"] * runs["key_dim"], "diverged": None}
-    return runs.assign(**columns)
+    return base_runs().query("items <= 256")
 
 
 def test_the_base_grid_is_found_with_a_ninth_of_its_run_steps(base_grid: pd.DataFrame) -> None:

@@ -129,7 +129,7 @@ def _show_plan(answer: Plan) -> None:
 
 
 def _label(row: Row) -> str:
-    others = {"wide": "trained, wide", "regular": "trained, regular"}
+    others = {"wide": "trained, wide", "regular": "trained, regular", "measured": "measured law"}
     return others.get(row.name, row.kind) if row.kind == "trained law" else row.name
 
 

@@ -1,7 +1,7 @@
 """Laws fitted to trained channels (Section 6.1, Appendix A.3).
 
-A law is a line in one feature of the sizes. The paper's laws come without prediction intervals; a law of our
-own is the same record with `interval` filled in. Logarithms are natural, but Eqs. (31)–(32) say log₂.
+A law is a line in one feature of the sizes. The paper's laws come without prediction intervals; those fitted to our own
+runs have one (`headcount.analysis.laws.law` makes such a law). Logarithms are natural, but Eqs. (31)–(32) say log₂.
 """
 
 from __future__ import annotations
@@ -82,4 +82,22 @@ HEADS = TrainedLaw(
     intercept=-6.64,
     r_squared=0.824,
     source="Section 6.1, Fig. 10: h = 1.65 m/d_model − 6.64",
+)
+MEASURED = TrainedLaw(
+    name="measured",
+    quantity="budget",
+    form="edges·ln(items)/d_model",
+    slope=1.94,
+    r_squared=0.934,
+    interval=(0.249, 1.314),
+    source="Our base grid: 1.94 m ln m/d_model over its 12 points",
+)
+MEASURED_WIDE = TrainedLaw(
+    name="measured",
+    quantity="budget",
+    form="edges·ln(items)/d_model",
+    slope=1.285,
+    r_squared=0.954,
+    interval=(0.422, 1.275),
+    source="Our base grid: 1.285 m ln m/d_model without the points d_model = 16, m > 64",
 )

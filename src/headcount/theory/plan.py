@@ -13,7 +13,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import lower_bounds
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, MEASURED, MEASURED_WIDE, TrainedLaw
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
 Variant = Literal["max", "softmax"]
@@ -53,8 +53,9 @@ class Plan:
     advice: str
 
     def row(self, kind: str) -> Row | None:
-        """Give the row of a kind; of the lower bounds the highest."""
-        return max((row for row in self.rows if row.kind == kind), key=lambda row: row.budget, default=None)
+        """Give the first row of a kind; of the lower bounds the highest."""
+        rows = [row for row in self.rows if row.kind == kind]
+        return max(rows, key=lambda row: row.budget if kind == "lower bound" else 0, default=None)
 
 
 def plan(
@@ -73,7 +74,7 @@ def plan(
     """Plan a key–query budget; without `edges` the graph is a permutation of the items.
 
     With `context_length` the rows count the flops of a whole context too: projections and logits (Appendix C).
-    The paper's default law is followed by the one of its other fits that is nearest to these sizes.
+    The paper's default law is followed by the one of its other fits that is nearest to these sizes, and by our own.
 
     >>> answer = plan(items=256, d_model=32)
     >>> trained = answer.row("trained law")
@@ -104,6 +105,8 @@ def plan(
         heads, key_dim = trained_split(items, edges, d_model, fit)
         interval = fit.interval_at(items, edges, d_model)
         reason = law_reason(fit, variant)
+        if interval:
+            reason += f" 95 % of new thresholds lie in {interval[0]:,.0f} … {interval[1]:,.0f}."
         rows.append(row("trained law", fit.name, heads * key_dim, False, reason, heads, key_dim, interval))
     if upper is not None:
         reason = _construction_reason(upper, edges, d_model, max_degree)
@@ -145,12 +148,12 @@ def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw = BUDGET
 
 
 def _other_fits(law: TrainedLaw, items: int, edges: int, d_model: int) -> list[TrainedLaw]:
-    """Eq. (32) beyond permutations; for these the fit without d_model = 16, where that is left out."""
+    """Eq. (32) beyond permutations; for these the fit without d_model = 16, where that is left out, and our own."""
     if law is not BUDGET:
         return []
     if edges > items:
         return [BUDGET_REGULAR]
-    return [BUDGET_WIDE] if d_model > 16 else []
+    return [BUDGET_WIDE, MEASURED_WIDE] if d_model > 16 else [MEASURED]
 
 
 def law_reason(law: TrainedLaw, variant: Variant) -> str:
