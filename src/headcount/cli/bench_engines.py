@@ -48,6 +48,7 @@ def engines(
       headcount bench engines
       headcount bench engines --engines native --shapes all --no-peers --json
     """
+    from headcount.training.engine import cores
     from headcount.training.peers import compare
     from headcount.training.peers.shapes import MAIN, SHAPES
     from headcount.training.result import versions
@@ -61,7 +62,7 @@ def engines(
     by_shape = {place: compare.ratios([row for row in rows if _shape(row) == place]) for place in places}
     result = {
         "machine": _machine(),
-        "cores": compare.cores(),
+        "cores": cores(),
         "versions": versions(),
         "repeats": repeats,
         "rows": rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -34,6 +35,11 @@ class State:
         """Before the first step: Gaussian weights, τ = 0."""
         weights = first_weights(spec)
         return cls(weights, torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros(3))
+
+    @property
+    def finite(self) -> bool:
+        """Whether weights and threshold are numbers."""
+        return bool(self.weights.isfinite().all() and self.threshold[0].isfinite())
 
     def key_query(self, spec: RunSpec) -> KeyQuery:
         """The weights as the rest of the house knows them."""
@@ -108,7 +114,8 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
     """
     n = np.arange(taken + 1, taken + steps + 1)
     scales = np.stack([learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)], axis=1)
-    return scales.astype(np.float32)
+    with np.errstate(over="ignore"):  # a rate beyond float32 is infinite, and the run diverges
+        return scales.astype(np.float32)
 
 
 def lockstep(states: Sequence[State]) -> int:
@@ -117,3 +124,8 @@ def lockstep(states: Sequence[State]) -> int:
     if len(taken) != 1:
         raise InputError(f"runs of a fleet must have taken the same number of steps; these have {sorted(taken)}")
     return taken.pop()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from threading import Thread
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from headcount.errors import InputError
 from headcount.shapes import Float, Int
-from headcount.training.engine import Check, State, adam_scales, lockstep
+from headcount.training.engine import Check, State, adam_scales, cores, lockstep
 from headcount.training.objective import metrics
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task, task_of, training_key
@@ -26,7 +26,6 @@ from headcount.training.task import Task, task_of, training_key
 Level = Literal["baseline", "avx2", "avx512"]  # in the order of the library's table
 _VARIANTS = {"max": 0, "sum": 0, "softmax": 1, "value": 2}  # sum is max with one head of width D_K
 _WIDEST = 2**20  # budget
-_PATIENCE = 50  # milliseconds until an interrupt is answered
 _ROW, _DEPTH = 16, 8  # columns of X and rows of W are padded with zeros to multiples of these
 
 
@@ -38,13 +37,13 @@ class NativeEngine:
     concurrency = 1
 
     def __init__(self, threads: int | None = None, level: Level | None = None) -> None:
-        highest = _library().headcount_level()
-        self.level = highest if level is None else get_args(Level).index(level)
-        if self.level > highest:
-            raise InputError(
-                f"this machine does not run {level}; leave the level out or use {get_args(Level)[highest]}"
-            )
-        self.threads = threads or _cores()
+        runnable = get_args(Level)[: _library().headcount_level() + 1]
+        if level is not None and level not in runnable:
+            raise InputError(f"this machine does not run level {level!r}; leave it out or use {', '.join(runnable)}")
+        if threads is not None and threads < 1:
+            raise InputError(f"{threads} threads do no work; choose at least 1, or leave them out")
+        self.level = runnable.index(level) if level else len(runnable) - 1
+        self.threads = threads or cores()
 
     def group(self, spec: RunSpec) -> Hashable:
         return self.name  # each run has its own shape, rate and pointers
@@ -55,9 +54,7 @@ class NativeEngine:
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> NativeFleet:
         for spec in specs:
             if spec.items >= 2**31 or spec.budget > _WIDEST:
-                raise InputError(
-                    f"the native engine takes up to {2**31 - 1} items and a budget of {_WIDEST}; use the torch engine"
-                )
+                raise InputError(f"the native engine takes up to {2**31 - 1} items and a budget of {_WIDEST}")
         return NativeFleet(specs, states or [State.initial(spec) for spec in specs], self.level, self.threads)
 
 
@@ -105,18 +102,33 @@ class NativeFleet:
         most = max(_library().headcount_bytes(self._level, ctypes.byref(run)) for run in runs)
         if threads * most > self._scratch.numel():
             self._scratch = torch.empty(threads * most, dtype=torch.int8)
-        arguments = (self._level, runs, len(order), steps, threads, self._scratch.data_ptr(), most)
-        job = _library().headcount_start(*arguments)
-        try:
-            while not _library().headcount_wait(job, _PATIENCE):  # between two waits Python sees an interrupt
-                pass
-        finally:
-            _library().headcount_end(job)
+        _work(self._level, runs, steps, threads, self._scratch, most)
         for member, run in zip(order, runs, strict=True):
             member.run = run
         tallies = torch.tensor([tuple(member.run.tally) for member in members], dtype=torch.float64)
         f1, mse = metrics("f1", tallies), metrics("mse", tallies)
         return [(f1 if member.spec.metric == "f1" else mse)[row] for row, member in enumerate(members)]
+
+
+def _work(level: int, runs: ctypes.Array[_Run], steps: int, threads: int, scratch: Tensor, most: int) -> None:
+    """Call the library from a thread of its own: it keeps the buffers whatever an interrupt does to the caller."""
+    stop, ended = ctypes.c_int32(0), []
+
+    def call() -> None:
+        arguments = (level, runs, len(runs), steps, threads, scratch.data_ptr(), most, ctypes.byref(stop))
+        ended.append(_library().headcount_run(*arguments))
+
+    worker = Thread(target=call, daemon=True)
+    try:
+        worker.start()
+        worker.join()
+    except BaseException:
+        stop.value = 1
+        if worker.is_alive():  # if it is only about to start it will find `stop` set
+            worker.join()
+        raise
+    if ended != [0]:
+        raise MemoryError("the native engine ran out of memory; train fewer or smaller runs at a time")
 
 
 class _Run(ctypes.Structure):
@@ -219,17 +231,15 @@ def _unpanelled(panels: Float[Tensor, "panels depth lanes"], spec: RunSpec) -> F
     return flat.unflatten(1, (2, spec.heads, spec.key_dim)).permute(1, 2, 0, 3).contiguous()
 
 
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @cache
 def _library() -> ctypes.CDLL:
     for suffix in EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_native{suffix}")
         if path.exists():
-            return _declared(ctypes.CDLL(str(path)))
+            try:
+                return _declared(ctypes.CDLL(str(path)))
+            except OSError as error:
+                raise InputError(f"the native engine cannot be loaded ({error}); reinstall headcount.") from error
     raise InputError("the native engine was not built; install a C++ compiler (g++ or clang) and reinstall headcount.")
 
 
@@ -238,11 +248,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     if not hasattr(library, "headcount_run_size") or library.headcount_run_size() != ctypes.sizeof(_Run):
         raise InputError("the native engine was built from other sources; reinstall headcount.")
     pointer, short, long = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
-    library.headcount_start.argtypes = (short, pointer, short, long, short, pointer, long)
-    library.headcount_start.restype = pointer
-    library.headcount_wait.argtypes = (pointer, short)
-    library.headcount_end.argtypes = (pointer,)
-    library.headcount_end.restype = None
+    library.headcount_run.argtypes = (short, pointer, short, long, short, pointer, long, pointer)
     library.headcount_bytes.argtypes = (short, pointer)
     library.headcount_bytes.restype = long
     library.headcount_count.argtypes = (pointer, pointer)

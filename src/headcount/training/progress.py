@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from headcount.training.engine import Engine
+from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 
 Progress = Callable[[int], None]  # told how many run-steps were just taken
@@ -20,7 +21,7 @@ def notice(text: str) -> None:
 
 
 @contextmanager
-def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[RunSpec, object]) -> Iterator[Progress]:
+def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[RunSpec, RunResult]) -> Iterator[Progress]:
     """Show run-steps taken against the most there can be; runs that stop early make it jump."""
     most = sum(spec.steps for spec in specs)
     taken, began = 0, time.monotonic()
@@ -28,9 +29,9 @@ def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[Run
 
     def standing() -> tuple[int, str]:
         """Steps that are settled (taken, or spared by stopping early) and the text beside the bar."""
-        open_steps = sum(spec.steps for spec in specs if spec not in results)
+        spared = sum(spec.steps - result.steps for spec, result in results.items())
         rate = taken / max(time.monotonic() - began, 1e-9)
-        return most - open_steps, f"{len(results)}/{len(specs)} runs, {rate:,.0f} run-steps/s"
+        return min(taken + spared, most), f"{len(results)}/{len(specs)} runs, {rate:,.0f} run-steps/s"
 
     if not sys.stderr.isatty():
         last = began
@@ -61,6 +62,6 @@ def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[Run
             nonlocal taken
             taken += steps
             settled, text = standing()
-            bar.update(job, completed=max(taken, settled), standing=text)
+            bar.update(job, completed=settled, standing=text)
 
         yield move

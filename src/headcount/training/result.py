@@ -6,7 +6,6 @@ import platform
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from headcount.attention.key_query import KeyQuery
 from headcount.training.spec import RunSpec
@@ -27,21 +26,6 @@ class RunResult:
     seconds: float  # its share of the wall time
     versions: dict[str, str] = field(default_factory=dict)
     weights: KeyQuery | None = field(default=None, compare=False, repr=False)  # on request
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain values, weights left out."""
-        return {
-            "spec": self.spec.to_json(),
-            "value": self.value,
-            "steps": self.steps,
-            "threshold": self.threshold,
-            "history": [list(check) for check in self.history],
-            "diverged": self.diverged,
-            "engine": self.engine,
-            "device": self.device,
-            "seconds": self.seconds,
-            "versions": self.versions,
-        }
 
 
 @cache

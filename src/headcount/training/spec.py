@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from headcount.errors import InputError
@@ -17,6 +18,7 @@ from headcount.problem.graph import MOST_ITEMS
 Variant = Literal["max", "softmax", "value", "sum"]
 Metric = Literal["f1", "mse"]
 LONGEST_CONTEXT = 64
+_MOST_ENTRIES = 2**32  # 16 GB of float32
 
 _DRAWN = ("items", "d_model", "heads", "key_dim", "degree", "variant", "length", "rate", "seed")
 
@@ -70,7 +72,7 @@ class RunSpec:
             ("degree", 1, self.items - 1 if self.items > 1 else 1),
             ("length", 1, min(self.items, LONGEST_CONTEXT)),
             ("steps", 1, 10**9),
-            ("check_every", 1, 10**9),
+            ("check_every", 1, 10**6),
             ("patience", 1, 10**9),
             ("validation", 1, 10**6),
             ("test", 1, 10**6),
@@ -84,6 +86,13 @@ class RunSpec:
                 raise InputError(f"{name} {getattr(self, name)} is no positive number; choose one")
         if not 0 < self.target < 1:
             raise InputError(f"target {self.target} is not between 0 and 1; the paper uses 0.995")
+        for what, entries in (("embeddings", self.items * self.d_model), ("weights", 2 * self.d_model * self.budget)):
+            if entries > _MOST_ENTRIES:
+                raise InputError(f"{entries:,} entries of {what} are more than {_MOST_ENTRIES:,}; choose smaller sizes")
+        if self.variant == "value" and self.length < 2:
+            raise InputError(
+                "value retrieval needs a source and its target in a context; choose a length of at least 2"
+            )
         if self.variant == "value" and self.degree != 1:
             raise InputError(f"value retrieval has one target an item; degree {self.degree} does not fit, use 1")
 
@@ -119,7 +128,7 @@ class RunSpec:
         """Read what `to_json` wrote."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, TypeError) as error:
             raise InputError(f"a run's description is not JSON ({error}); write it with RunSpec.to_json") from error
         if not isinstance(values, dict):
             raise InputError("a run's description must be one JSON object")
@@ -145,12 +154,14 @@ class RunSpec:
 def _typed(name: str, value: Any, kind: type) -> Any:
     """The value as its field's type, so that equal specs are equal JSON (1 and 1.0, numpy's numbers)."""
     if kind is str:
-        return value
-    if isinstance(value, bool) or not (hasattr(value, "__index__") or hasattr(value, "__float__")):
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be a word; {value!r} is none")
+        return str(value)
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise InputError(f"{name} must be a number; {value!r} is none")
-    number = float(value)
+    number: Any = value
     if kind is float:
-        return number
-    if not (hasattr(value, "__index__") or number.is_integer()):
+        return math.inf if number > 2**1000 else float(number)
+    if not isinstance(number, Integral) and not float(number).is_integer():
         raise InputError(f"{name} must be a whole number; {value!r} is none")
-    return int(value)
+    return int(number)

@@ -15,6 +15,7 @@ from headcount.training.objective import metrics, score_gradient, tally
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
 
+_STEPS_AT_ONCE = 1000  # of contexts drawn together
 _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
 
 
@@ -31,23 +32,26 @@ class TorchEngine:
         return replace(spec, seed=0)
 
     def capacity(self, spec: RunSpec) -> int:
-        state = 6 * spec.d_model * spec.budget + 4 * spec.items * spec.d_model
-        return max(1, 2**29 // state)
+        """The width of every fleet of such runs. Batched products round differently for other batch sizes, so a fleet
+        is filled up with copies of its last run: then no result depends on how many runs there are."""
+        most = 16 if self.device == "cpu" else 512
+        return max(1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model)))
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TorchFleet:
-        return TorchFleet(specs, states or [State.initial(spec) for spec in specs], self.device)
+        width = max(self.capacity(specs[0]), len(specs))
+        return TorchFleet(specs, states or [State.initial(spec) for spec in specs], self.device, width)
 
 
 class TorchFleet:
     """Runs that differ in nothing but the seed, stacked."""
 
-    def __init__(self, specs: Sequence[RunSpec], states: Sequence[State], device: str) -> None:
-        self.specs, self.device = list(specs), device
+    def __init__(self, specs: Sequence[RunSpec], states: Sequence[State], device: str, width: int) -> None:
+        self.specs, self.device, self._width = list(specs), device, width
         self.taken = lockstep(states)
         self._tasks = [task_of(spec) for spec in specs]
 
         def stacked(parts: list[Tensor]) -> Tensor:
-            return torch.stack(parts).to(device)
+            return torch.stack(parts + parts[-1:] * (width - len(parts))).to(device)
 
         self._rows = stacked([task.rows for task in self._tasks])
         self._targets = stacked([task.targets for task in self._tasks])
@@ -56,17 +60,19 @@ class TorchFleet:
         self.first = stacked([state.first for state in states])
         self.second = stacked([state.second for state in states])
         self.threshold = stacked([state.threshold for state in states])
-        self._diverged = torch.zeros(len(specs), dtype=torch.int64, device=device)
+        self._diverged = torch.zeros(width, dtype=torch.int64, device=device)
 
     def launch(self, steps: int) -> None:
-        contexts = self._training_contexts(steps)
-        for n, (rate, scale) in enumerate(adam_scales(self.specs[0].learning_rate, self.taken, steps).tolist()):
-            self._step(contexts[n], rate, scale)
-            self.taken += 1
+        for first in range(0, steps, _STEPS_AT_ONCE):
+            some = min(_STEPS_AT_ONCE, steps - first)
+            contexts = self._training_contexts(some)
+            for n, (rate, scale) in enumerate(adam_scales(self.specs[0].learning_rate, self.taken, some).tolist()):
+                self._step(contexts[n], rate, scale)
+                self.taken += 1
         self._values = self._evaluate(range(len(self.specs)), [task.validation for task in self._tasks])
 
     def check(self) -> Check:
-        return Check(self._values, [step or None for step in self._diverged.tolist()])
+        return Check(self._values, [step or None for step in self._diverged[: len(self.specs)].tolist()])
 
     def draw(self, steps: int) -> None:
         self._training_contexts(steps)
@@ -76,16 +82,17 @@ class TorchFleet:
 
     def states(self, rows: Sequence[int]) -> list[State]:
         parts = (self.weights, self.first, self.second, self.threshold)
-        return [State(*(part[row].cpu() for part in parts), taken=self.taken) for row in rows]
+        return [State(*(part[row].cpu().clone() for part in parts), taken=self.taken) for row in rows]
 
     def keep(self, rows: Sequence[int]) -> None:
         self.specs = [self.specs[row] for row in rows]
         self._tasks = [self._tasks[row] for row in rows]
-        which = torch.tensor(list(rows), dtype=torch.int64, device=self.device)
+        filled = list(rows) + list(rows)[-1:] * (self._width - len(rows))
+        which = torch.tensor(filled, dtype=torch.int64, device=self.device)
         for name in ("_rows", "_targets", "_messages", "weights", "first", "second", "threshold", "_diverged"):
             setattr(self, name, getattr(self, name)[which])
 
-    def _training_contexts(self, steps: int) -> Int[Tensor, "steps runs length"]:
+    def _training_contexts(self, steps: int) -> Int[Tensor, "steps width length"]:
         """The next contexts of every run's own stream."""
         drawn = [
             ContextSampler(task.graph, spec.length, spec.rate).draw(
@@ -93,7 +100,7 @@ class TorchFleet:
             )
             for spec, task in zip(self.specs, self._tasks, strict=True)
         ]
-        return torch.stack(drawn, 1).to(self.device)
+        return torch.stack(drawn + drawn[-1:] * (self._width - len(drawn)), 1).to(self.device)
 
     def _step(self, context: Int[Tensor, "runs length"], rate: float, scale: float) -> None:
         """One step of every run: forward, backward, AdamW."""

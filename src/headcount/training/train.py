@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from headcount.errors import InputError
 from headcount.training.choose import EngineName, choose_engine
 from headcount.training.engine import Engine, Fleet, State
 from headcount.training.progress import Progress, notice, show_progress
@@ -102,8 +103,8 @@ class _Convoy:
         """Begin the next block; returns its steps, summed over the runs."""
         spec = self.runs[0].spec
         if self._fleet is None:
-            states = [run.state for run in self.runs if run.state]
-            self._fleet = self._engine.fleet([run.spec for run in self.runs], states or None)
+            states = [run.state or State.initial(run.spec) for run in self.runs]
+            self._fleet = self._engine.fleet([run.spec for run in self.runs], states)
         steps = min(spec.check_every, spec.steps - self.taken)
         self._fleet.launch(steps)
         self.taken += steps
@@ -128,7 +129,7 @@ class _Convoy:
         if not ended:
             return []
         results = self._results(self._fleet, ended)
-        stay = [row for row in range(len(self.runs)) if row not in set(ended)]
+        stay = sorted(set(range(len(self.runs))) - set(ended))
         self.runs = [self.runs[row] for row in stay]
         if stay:
             self._fleet.keep(stay)
@@ -146,7 +147,9 @@ class _Convoy:
         values, states = fleet.test(rows), fleet.states(rows)
         results = []
         for row, value, state in zip(rows, values, states, strict=True):
-            run, diverged = self.runs[row], self._check.diverged[row]
+            run = self.runs[row]
+            # The last step itself may have made a number that no later step could notice.
+            diverged = self._check.diverged[row] or (None if state.finite else self.taken)
             results.append(
                 RunResult(
                     spec=run.spec,
@@ -173,6 +176,8 @@ def _convoys(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iterato
     """Group what can share a batch and moves in the same blocks; split what is too large for one."""
     groups: dict[Hashable, list[UnderWay]] = defaultdict(list)
     for run in runs:
+        if _taken(run) >= run.spec.steps:
+            raise InputError(f"a run of {run.spec.steps} steps cannot go on after {_taken(run)}; raise its limit")
         groups[engine.group(run.spec), run.spec.steps, run.spec.check_every, _taken(run)].append(run)
     for group in groups.values():
         size = min(engine.capacity(run.spec) for run in group)

@@ -120,8 +120,9 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
     above, edge = joined > tau, count > 0
     at = tallies + (run * tl.num_programs(1) + part) * 2
-    tl.store(at, tl.sum(tl.where(above & edge, count, 0)).to(tl.float32))
-    tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float32))
+    count = count.to(tl.int64)
+    tl.store(at, tl.sum(tl.where(above & edge, count, 0)).to(tl.float64))
+    tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
 
 
 @jit
@@ -164,5 +165,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, message
             second += (above ^ y).to(tl.float32)
     pair = inside[:, None] & inside[None, :]
     at = tallies + (run * tl.num_programs(1) + part) * 2
-    tl.store(at, tl.sum(tl.where(pair, first, 0.0) if VARIANT != "value" else first))
-    tl.store(at + 1, tl.sum(tl.where(pair, second, 0.0) if VARIANT != "value" else second))
+    if VARIANT != "value":
+        first, second = tl.where(pair, first, 0.0), tl.where(pair, second, 0.0)
+    tl.store(at, tl.sum(first).to(tl.float64))
+    tl.store(at + 1, tl.sum(second).to(tl.float64))

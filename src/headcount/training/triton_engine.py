@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
@@ -40,10 +41,12 @@ class TritonEngine:
     def __init__(self) -> None:
         if os.environ.get("TRITON_INTERPRET") == "1":
             self.device = "cpu"
-        elif torch.cuda.is_available():
-            self.device = "cuda"
-        else:
+        elif not torch.cuda.is_available():
             raise InputError("the triton engine needs a CUDA device and torch sees none; use --engine native or torch")
+        elif not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+            raise InputError("the triton engine needs a C compiler to launch its kernels; install gcc or clang")
+        else:
+            self.device = "cuda"
 
     def group(self, spec: RunSpec) -> Hashable:
         return Shape.of(spec), spec.rate, spec.learning_rate, spec.sharpness, spec.validation, spec.test
@@ -76,8 +79,9 @@ class _Problems:
             return torch.nn.functional.pad(torch.stack(parts), (0, width - parts[0].shape[-1]), value=filler).to(device)
 
         def packed(parts: list[Tensor]) -> Tensor:
-            joined = torch.cat(parts)
-            return torch.nn.functional.pad(joined, (0, shape.dm - joined.shape[1])).to(device)
+            return torch.cat([torch.nn.functional.pad(part, (0, shape.dm - part.shape[1])) for part in parts]).to(
+                device
+            )
 
         return cls(
             packed([task.rows for task in tasks]),
@@ -237,7 +241,7 @@ class TritonFleet:
         )  # fmt: skip
         if shape.pairs:
             parts = (-(-runs.most_items // _TILE)) ** 2
-            tallies = torch.empty(len(runs), parts, 2, device=self.device)
+            tallies = torch.empty(len(runs), parts, 2, dtype=torch.float64, device=self.device)
             _launch(
                 triton_checks.tally_pairs, (len(runs), parts), 4,
                 tallies, tables, runs.threshold, self._problems.counts[name], runs.first_count, runs.items,
@@ -247,14 +251,14 @@ class TritonFleet:
         else:
             contexts = self._problems.contexts[name]
             parts = -(-contexts.shape[1] // _PER)
-            tallies = torch.empty(len(runs), parts, 2, device=self.device)
+            tallies = torch.empty(len(runs), parts, 2, dtype=torch.float64, device=self.device)
             _launch(
                 triton_checks.tally_contexts, (len(runs), parts), shape.check_warps,
                 tallies, tables, runs.threshold, contexts, runs.task, self._problems.targets, self._problems.messages,
                 runs.first_row, runs.first_place, runs.head_scales, runs.places, contexts.shape[1],
                 PER=_PER, **shape.constants(), GROUP=shape.group, PART=shape.part,
             )  # fmt: skip
-        return tallies.double().sum(1)
+        return tallies.sum(1)
 
     def _padded(self, parts: list[Tensor]) -> Float[Tensor, "runs 2 dm d"]:
         """[2, heads, d_model, key_dim] of each run as the kernels' [2, dm, h·dk]."""

@@ -9,7 +9,7 @@ from headcount.training.spec import RunSpec
 
 _RESIDENT = 4096  # weights of W_Q up to which a run's state is kept in registers
 _WIDE = 128  # columns handled at a time when it streams
-_CHEAP = 1  # a pair costs that much less in a tile of all pairs than in a context
+_SCORES = 2**14  # of all heads of a context that are held at a time
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Shape:
             _power(spec.length, 16),
             _power(spec.d_model, 16),
             _power(key_dim, 8),
-            spec.variant in ("max", "sum") and spec.items**2 <= _CHEAP * spec.validation * spec.length**2,
+            spec.variant in ("max", "sum") and spec.items**2 <= spec.validation * spec.length**2,
         )
 
     @property
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def resident(self) -> bool:
-        return self.dm * self.d <= _RESIDENT
+        return self.dm * self.d <= _RESIDENT and self.h * self.l**2 <= _SCORES
 
     @property
     def warps(self) -> int:
@@ -69,7 +69,7 @@ class Shape:
     @property
     def group(self) -> int:
         """Heads handled at a time when the state streams."""
-        return min(self.h, max(1, _WIDE // self.dk))
+        return min(self.h, max(1, _WIDE // self.dk), max(1, _SCORES // self.l**2))
 
     @property
     def part(self) -> int:

@@ -2,9 +2,8 @@
 #include "run.h"
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <exception>
+#include <new>
 #include <thread>
 #include <vector>
 #if defined(__x86_64__)
@@ -45,49 +44,42 @@ static void count_pairs(const Run* run, int32_t* table) {
 
 // Runs under way, spread over threads. A run belongs to one thread, so its bits depend on nothing else.
 struct Job {
-    volatile int32_t stop = 0;
+    const Kernel& kernel;
+    Run* runs;
+    int count;
+    int64_t steps;
+    char* scratch;
+    int64_t bytes;
+    volatile int32_t* stop;
+    std::atomic<int> next{0};
+    std::atomic<bool> out_of_memory{false};
 
-    Job(const Kernel& kernel, Run* runs, int count, int64_t steps, int threads, char* scratch, int64_t bytes)
-        : working(threads) {
-        for (int n = 0; n < threads; n++)
-            crew.emplace_back([=, &kernel, this] { work(kernel, runs, count, steps, scratch + n * bytes); });
-    }
-    ~Job() {
-        for (auto& thread : crew) thread.join();
-    }
-    bool wait(int milliseconds) {
-        std::unique_lock<std::mutex> held(lock);
-        return done.wait_for(held, std::chrono::milliseconds(milliseconds), [this] { return working == 0; });
+    void work(int thread) {
+        flush_tiny_numbers();
+        try {
+            while (!*stop && !out_of_memory) {
+                const int n = next++;
+                if (n >= count) return;
+                advance(runs[n], scratch + thread * bytes);
+            }
+        } catch (const std::bad_alloc&) {
+            out_of_memory = true;
+        }
     }
 
   private:
-    std::vector<std::thread> crew;
-    std::atomic<int> next{0};
-    std::mutex lock;
-    std::condition_variable done;
-    int working;
-
-    void work(const Kernel& kernel, Run* runs, int count, int64_t steps, char* scratch) {
-        flush_tiny_numbers();
+    void advance(Run& run, char* scratch) {
+        if (steps < 0) return kernel.draw(run, -steps, scratch, stop);
+        kernel.train(run, steps, scratch, stop);
         std::vector<int32_t> table;
-        for (int n; (n = next++) < count && !stop;) {
-            Run& run = runs[n];
-            if (steps < 0) {
-                kernel.draw(run, -steps, scratch, &stop);
-                continue;
-            }
-            kernel.train(run, steps, scratch, &stop);
-            const bool counting = run.stride && !run.counts;
-            if (counting) {
-                table.assign(int64_t(run.stride) * run.stride, 0);
-                count_pairs(&run, table.data());
-                run.counts = table.data();
-            }
-            kernel.evaluate(run, scratch, &stop);
-            if (counting) run.counts = nullptr;
+        const bool counting = run.stride && !run.counts;
+        if (counting) {
+            table.assign(int64_t(run.stride) * run.stride, 0);
+            count_pairs(&run, table.data());
+            run.counts = table.data();
         }
-        std::lock_guard<std::mutex> held(lock);
-        if (--working == 0) done.notify_all();
+        kernel.evaluate(run, scratch, stop);
+        if (counting) run.counts = nullptr;
     }
 };
 
@@ -118,18 +110,19 @@ void headcount_count(const Run* run, int32_t* table) { count_pairs(run, table); 
 // Bytes of scratch that a thread needs for this run.
 int64_t headcount_bytes(int level, const Run* run) { return kernels[level]->bytes(*run); }
 
-// Begin every run's `steps` steps and its evaluation after them; for negative `steps` only draw as many contexts.
-Job* headcount_start(int level, Run* runs, int count, int64_t steps, int threads, char* scratch, int64_t bytes) {
-    return new Job(*kernels[level], runs, count, steps, threads, scratch, bytes);
-}
-
-// Wait for the end, but no longer than this; says whether it has come.
-int headcount_wait(Job* job, int milliseconds) { return job->wait(milliseconds); }
-
-// Wait for the end, or bring it about within a step: runs that are not at their end stay where they are.
-void headcount_end(Job* job) {
-    job->stop = 1;
-    delete job;
+// Every run's `steps` steps and its evaluation after them; for negative `steps` only draw as many contexts. Once `*stop` is
+// set it returns within a few steps, and runs that are not at their end stay where they are. 0, or 1 if memory ran out.
+int headcount_run(int level, Run* runs, int count, int64_t steps, int threads, char* scratch, int64_t bytes,
+                  volatile int32_t* stop) {
+    Job job{*kernels[level], runs, count, steps, scratch, bytes, stop};
+    std::vector<std::thread> crew;
+    try {
+        for (int n = 1; n < threads; n++) crew.emplace_back([&job, n] { job.work(n); });
+    } catch (const std::exception&) {  // the system gives no more threads: those that are there do all of it
+    }
+    job.work(0);
+    for (auto& thread : crew) thread.join();
+    return job.out_of_memory;
 }
 }
 #pragma GCC visibility pop

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
+from headcount.training.engine import cores
 from headcount.training.peers.shapes import MAIN, Shape
 from headcount.training.peers.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
 
@@ -36,11 +36,6 @@ TARGETS = {
     "triton_vs_jax": Target("triton", "cuda", "jax", 3.0),
     "triton_share_of_sgemm": Target("triton", "cuda", "matmul", None),
 }
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_engines() -> tuple[str, ...]:
