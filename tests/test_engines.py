@@ -326,7 +326,7 @@ for n in range(60):
     except KeyboardInterrupt:
         pass
 time.sleep(0.1)
-assert threading.active_count() == 1, "a worker is left"
+assert [thread.is_alive() for thread in threading.enumerate()].count(True) == 1, "a worker is left"
 used = time.process_time()
 time.sleep(0.05)
 print(time.process_time() - used < 0.03)

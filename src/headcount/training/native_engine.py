@@ -64,13 +64,14 @@ class NativeFleet:
     def __init__(self, specs: Sequence[RunSpec], states: Sequence[State], level: int, threads: int) -> None:
         self.specs, self.taken = list(specs), lockstep(states)
         self._level, self._threads, self._scratch = level, threads, torch.empty(0, dtype=torch.int8)
+        self._scales: dict[float, Tensor] = {}
         self._members = [_Member(spec, state, level) for spec, state in zip(specs, states, strict=True)]
 
     def launch(self, steps: int) -> None:
         rates = {spec.learning_rate for spec in self.specs}
-        scales = {rate: torch.from_numpy(adam_scales(rate, self.taken, steps)) for rate in rates}
+        self._scales = {rate: torch.from_numpy(adam_scales(rate, self.taken, steps)) for rate in rates}
         for member in self._members:
-            member.run.scales = scales[member.spec.learning_rate].data_ptr()
+            member.run.scales = self._scales[member.spec.learning_rate].data_ptr()
             member.will_evaluate("validation")
         self._values = self._call(self._members, steps)
         self.taken += steps
@@ -102,7 +103,7 @@ class NativeFleet:
         most = max(_library().headcount_bytes(self._level, ctypes.byref(run)) for run in runs)
         if threads * most > self._scratch.numel():
             self._scratch = torch.empty(threads * most, dtype=torch.int8)
-        _work(self._level, runs, steps, threads, self._scratch, most)
+        _work(self._level, runs, steps, threads, self._scratch, most, (members, self._scales))
         for member, run in zip(order, runs, strict=True):
             member.run = run
         tallies = torch.tensor([tuple(member.run.tally) for member in members], dtype=torch.float64)
@@ -110,11 +111,13 @@ class NativeFleet:
         return [(f1 if member.spec.metric == "f1" else mse)[row] for row, member in enumerate(members)]
 
 
-def _work(level: int, runs: ctypes.Array[_Run], steps: int, threads: int, scratch: Tensor, most: int) -> None:
-    """Call the library from a thread of its own: it keeps the buffers whatever an interrupt does to the caller."""
+def _work(
+    level: int, runs: ctypes.Array[_Run], steps: int, threads: int, scratch: Tensor, most: int, held: object
+) -> None:
+    """Call the library from a thread of its own, which holds all that the runs point at whatever an interrupt does."""
     stop, ended = ctypes.c_int32(0), []
 
-    def call() -> None:
+    def call(held: object = held) -> None:
         arguments = (level, runs, len(runs), steps, threads, scratch.data_ptr(), most, ctypes.byref(stop))
         ended.append(_library().headcount_run(*arguments))
 
