@@ -9,7 +9,7 @@ reproduce: .venv/installed
 	@echo "Open results/tour/report.html"
 
 test: .venv/installed-dev lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 test-slow: .venv/installed-dev
 	$(BIN)/pytest -m slow

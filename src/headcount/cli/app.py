@@ -11,7 +11,22 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headcount.cli import audit, bench, bounds, common, construct, make, plan, results, show, tour, train, verify, watch
+from headcount.cli import (
+    audit,
+    bench,
+    bounds,
+    common,
+    construct,
+    make,
+    plan,
+    results,
+    show,
+    sweep,
+    tour,
+    train,
+    verify,
+    watch,
+)
 from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
@@ -49,6 +64,7 @@ app.add_typer(results.app, name="results")
 app.command()(construct.construct)
 app.command()(verify.verify)
 app.command()(train.train)
+app.command()(sweep.sweep)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)

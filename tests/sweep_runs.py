@@ -1,0 +1,104 @@
+"""What the tests of sweeps share; as a script, sweeps that are killed again and again, that race, or that just run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+from headcount import RunResult, RunSpec
+from headcount.cli import main
+from headcount.experiments import runner
+from headcount.experiments.store import Store
+from tests.store_writers import bits, fork
+
+RUNS = """
+engine = "native"
+[grid]
+items = 32
+d_model = 8
+heads = [1, 2]
+key_dim = [2, 4, 8]
+seeds = 8
+steps = 20000
+"""
+
+
+GRID = "[grid]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2]\nseeds = 3\nsteps = 40\ncheck_every = 20\n"
+SPECS = [
+    RunSpec(16, 8, heads, key_dim, seed, steps=40, check_every=20)
+    for heads, key_dim, seed in product((1, 2), (1, 2), range(3))
+]
+
+
+def changed(**lines: str) -> str:
+    """GRID with some lines changed; an empty one is left out."""
+    kept = dict(line.split(" = ", 1) for line in GRID.splitlines()[1:]) | lines
+    return "[grid]\n" + "".join(f"{name} = {value}\n" for name, value in kept.items() if value)
+
+
+def command(*words: str) -> None:
+    """`headcount sweep`, with everything that happens by the clock happening often."""
+    runner.BEAT, runner.CHECKPOINT, runner._PIECE = 0.03, 0.05, 0.2
+    sys.argv = ["headcount", "sweep", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def plain(result: RunResult) -> object:
+    """All of a result but its seconds, with every bit."""
+    found = {name: value for name, value in vars(result).items() if name not in ("spec", "weights", "seconds")}
+    return bits(found | {"spec": result.spec.to_json(), "history": [list(check) for check in result.history]})
+
+
+def table(path: Path | str) -> list[object]:
+    """All that a store knows of its runs, but times."""
+    with Store(path, read_only=True) as store:
+        return [plain(result) for result in store.results()]
+
+
+def killed(file: str, rounds: int) -> None:
+    """Run the sweep undisturbed, then kill another again and again, each after a random part of that time.
+
+    Says how many runs and checkpoints each life has left behind.
+    """
+
+    def life(*words: str) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        command(file, *words)
+
+    began = time.monotonic()
+    os.waitpid(fork(lambda: life("--store", str(Path(file).with_name("undisturbed.sqlite")))), 0)
+    whole = time.monotonic() - began
+    for number in range(rounds):
+        child = fork(life)
+        time.sleep(whole * random.Random(number).uniform(0.05, 0.3))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with Store(Path(file).with_suffix(".sqlite")) as store:
+            print(len(store), store._database.read("SELECT count(*) FROM checkpoints")[0][0], flush=True)
+    life()
+
+
+def racing(file: str) -> None:
+    """Two sweeps on one store, begun together."""
+    children = [fork(lambda: command(file, "--json")) for _ in range(2)]
+    sys.exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
+
+
+if __name__ == "__main__":
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])  # one core: no machine is too fast to be interrupted
+    if sys.argv[1] == "killed":
+        killed(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] == "racing":
+        racing(sys.argv[2])
+    else:
+        command(*sys.argv[2:])

@@ -1,0 +1,204 @@
+"""Sweeps on dask workers: the same table as here, whatever happens to the workers and the scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+
+from headcount import RunResult, RunSpec, train
+from headcount.cli import main
+from headcount.errors import InputError
+from headcount.experiments import cluster, runner
+from headcount.experiments.cluster import Cluster, hired
+from headcount.experiments.runner import Here, run_sweep
+from headcount.experiments.shard import run_shard
+from headcount.experiments.store import Store
+from headcount.experiments.sweep import Grid
+from headcount.training.choose import choose_engine
+from headcount.training.train import UnderWay
+from tests.sweep_runs import plain, table
+
+pytest.importorskip("distributed", reason="needs the package distributed (pip install 'headcount[cluster]')")
+
+SPECS = [
+    RunSpec(32, 8, heads, key_dim, seed, steps=20_000) for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
+]
+
+
+@pytest.fixture
+def expected(tmp_path) -> list[object]:
+    """The table of an undisturbed sweep in this process."""
+    with Store(tmp_path / "expected.sqlite") as store:
+        run_sweep(Grid(SPECS), store, Here(choose_engine("native")), "expected")
+    return table(tmp_path / "expected.sqlite")
+
+
+def workers_of(process: int) -> list[int]:
+    """Process numbers of the dask workers below a process."""
+    import psutil
+
+    children = psutil.Process(process).children(recursive=True)
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, expected):
+    """Shards are cut short as well, so that states travel."""
+    monkeypatch.setattr(runner, "BEAT", 0.1)
+    monkeypatch.setattr(cluster, "_LEG", 0.2)
+    said, killed = list[str](), list[int]()
+
+    def kill_one(standing):
+        if standing.trained and not killed:
+            killed.append(workers_of(os.getpid())[0])
+            os.kill(killed[0], signal.SIGSTOP)
+            time.sleep(0.3)  # now it has a shard, which it had begun or was sent in the meantime
+            os.kill(killed[0], signal.SIGKILL)
+
+    with Store(tmp_path / "some.sqlite") as store:
+        with hired("local:2", "native", said.append) as crew:
+            standing = run_sweep(Grid(SPECS), store, crew, "some", kill_one)
+        assert len(killed) == 1
+        assert standing.done == standing.trained == len(SPECS)
+        assert [sweep.state for sweep in store.sweeps()] == ["finished"]
+        assert store._database.read("SELECT count(*) FROM checkpoints") == [(0,)]
+    assert len(said) == 1
+    assert "has gone; its" in said[0]
+    assert table(tmp_path / "some.sqlite") == expected
+    assert workers_of(os.getpid()) == []
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatch, expected):
+    monkeypatch.setattr(runner, "BEAT", 0.1)
+    address = f"tcp://127.0.0.1:{(port := free_port())}"
+    said, lives = list[str](), ExitStack()
+
+    def begin() -> list[subprocess.Popen[bytes]]:
+        scheduler = lives.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", port))
+        return [scheduler, lives.enter_context(dask("worker", address, "--nthreads", 1, "--no-nanny"))]
+
+    with lives, Store(tmp_path / "some.sqlite") as store:
+        first = begin()
+
+        def restart(standing):
+            if standing.trained and first:
+                for process in first:
+                    process.kill()
+                    process.wait()
+                first.clear()
+                begin()
+
+        with hired(address, "native", said.append) as crew:
+            standing = run_sweep(Grid(SPECS), store, crew, "some", restart)
+    assert first == []
+    assert standing.done == standing.trained == len(SPECS)
+    assert any(line.startswith(f"the scheduler {address} is gone; waiting") for line in said)
+    assert table(tmp_path / "some.sqlite") == expected
+
+
+@contextmanager
+def dask(kind: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A scheduler or a worker as a process of its own, ended with -9."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, words), "--no-dashboard"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
+
+
+def test_a_shard_gives_back_what_it_has_no_time_for():
+    specs = [RunSpec(16, 8, 2, key_dim, seed, steps=60, check_every=20) for key_dim in (1, 2) for seed in range(2)]
+    expected = {result.spec: result for result in train(specs, "torch", progress=False)}
+    runs, found, shards = [UnderWay(spec) for spec in specs], dict[RunSpec, RunResult](), 0
+    while runs:
+        report = run_shard(runs, "torch", 0.0)
+        found |= {result.spec: result for result in report.results}
+        assert {run.spec for run in report.left} | set(found) == set(specs)
+        assert report.steps == 2 * 20
+        runs, shards = report.left, shards + 1
+    assert shards == 6  # two configurations, three blocks each
+    assert all(plain(found[spec]) == plain(expected[spec]) for spec in specs)
+
+
+class Silent:
+    """A client whose workers never do anything."""
+
+    def __init__(self, *workers: str) -> None:
+        self.workers = workers
+
+    def nthreads(self) -> dict[str, int]:
+        return dict.fromkeys(self.workers, 1)
+
+    def submit(self, *anything, **more):
+        return SimpleNamespace(done=lambda: False, status="pending")
+
+    def cancel(self, *anything, **more) -> None:
+        pass
+
+
+def test_runs_that_workers_die_of_end_the_sweep(tmp_path):
+    crew = Cluster(Silent("one"), None, "torch", lambda text: None)
+    crew._fresh, crew._begun, crew._losses = deque(), {}, Counter()
+    for _ in range(3):
+        crew._lose(cluster._Hand(shard=SPECS[:2]), "gone")
+        assert list(crew._fresh)[:2] == SPECS[:2]
+    with pytest.raises(InputError, match="4 workers were lost while they trained RunSpec"):
+        crew._lose(cluster._Hand(shard=SPECS[:2]), "gone")
+
+
+def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
+    said = list[str]()
+    crew = Cluster(Silent("one"), None, "torch", said.append)
+    crew._look()
+    crew._meet("one", crew._hands["one"], ("torch", "cpu"), "0.0")
+    with pytest.raises(InputError, match="no worker of the cluster can be used: worker one has headcount 0"):
+        crew._look()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("local", "does not say how many processes; write local:4"),
+        ("local:0", "does not say how many"),
+        ("local:x", "does not say how many"),
+        ("here:8786", "is no address; write local:4 or tcp://host:8786"),
+        ("ftp://127.0.0.1:1", "no scheduler answers at ftp://127.0.0.1:1"),
+    ],
+)
+def test_a_wrong_address_gets_one_sentence(address, says):
+    with pytest.raises(InputError, match=says), hired(address, "torch", print):
+        pass
+
+
+def test_without_the_package_there_is_a_remedy(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    path = tmp_path / "some.toml"
+    path.write_text("[grid]\nitems = 16\nd_model = 8\nheads = 1\nkey_dim = 1\n")
+    monkeypatch.setattr(sys, "argv", ["headcount", "sweep", str(path), "--cluster", "local:2"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("install it with: pip install 'headcount[cluster]'\n")
