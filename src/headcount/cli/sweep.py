@@ -17,7 +17,7 @@ import typer
 
 from headcount.cli.common import Json, emit, notice
 from headcount.cli.results import aligned
-from headcount.cli.train import EngineOption, _choose
+from headcount.cli.train import EngineOption, chosen_engine
 from headcount.cli.watch import duration
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
     if path.exists():
         with Store(path, read_only=True) as store:
             known = store.known(most)
-    chosen = _choose(engine)
+    chosen = chosen_engine(engine)
 
     def cost(specs: Sequence[RunSpec]) -> dict[str, Any]:
         todo = [spec for spec in specs if spec.hash not in known]
@@ -141,7 +141,7 @@ def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
     if cluster is None:
         from headcount.experiments.runner import Here
 
-        return nullcontext(Here(_choose(engine)))
+        return nullcontext(Here(chosen_engine(engine)))
     from headcount.experiments.cluster import hired
 
     return hired(cluster, engine, notice)

@@ -99,7 +99,7 @@ def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) 
 
     if out is not None:
         _make_folder(out)
-    chosen, began = _choose(engine), time.perf_counter()
+    chosen, began = chosen_engine(engine), time.perf_counter()
     results = run(specs, chosen, weights=out is not None, on_result=lambda result: _save(result, out))
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
@@ -115,7 +115,7 @@ def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) 
     sys.exit(130 if len(results) < len(specs) else 0)  # `run` has said that it was interrupted
 
 
-def _choose(name: Any) -> Engine:
+def chosen_engine(name: Any) -> Engine:
     """The engine; that a faster one is missing is a line for the user, not a Python warning."""
     from headcount.training.choose import SlowerEngine, choose_engine
 

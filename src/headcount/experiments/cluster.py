@@ -23,7 +23,7 @@ from headcount.training.spec import RunSpec
 from headcount.training.train import UnderWay
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, LocalCluster
 
     from headcount.experiments.runner import Log
 
@@ -40,7 +40,7 @@ _LOSSES = 4  # workers that may die of one run
 def hired(address: str, engine: EngineName, notice: Callable[[str], None]) -> Iterator[Cluster]:
     """A crew at `local:N` (N processes here) or at the scheduler `tcp://host:port`."""
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ModuleNotFoundError:
         raise InputError(
             "--cluster needs the package distributed; install it with: pip install 'headcount[cluster]'"
@@ -52,19 +52,7 @@ def hired(address: str, engine: EngineName, notice: Callable[[str], None]) -> It
     if kind == "local":
         if not rest.isdecimal() or not 1 <= int(rest) <= 1024:
             raise InputError(f"--cluster {address} does not say how many processes; write local:4, up to local:1024")
-        with (
-            LocalCluster(
-                n_workers=int(rest),
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # its HTTP server cannot be switched off, only the pages
-                scheduler_kwargs={"dashboard": False},
-                preload=["headcount.experiments.shard"],
-                silence_logs=logging.CRITICAL,
-            ) as local,
-            Client(local, set_as_default=False) as client,
-        ):
+        with _started(int(rest)) as local, Client(local, set_as_default=False) as client:
             yield Cluster(client, None, engine, notice)
         return
     if "://" not in address:
@@ -74,6 +62,25 @@ def hired(address: str, engine: EngineName, notice: Callable[[str], None]) -> It
         yield crew
     finally:
         crew.leave()
+
+
+def _started(workers: int) -> LocalCluster:
+    """Worker processes on this machine."""
+    from distributed import LocalCluster
+
+    try:
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # its HTTP server cannot be switched off, only the pages
+            scheduler_kwargs={"dashboard": False},
+            preload=["headcount.experiments.shard"],
+            silence_logs=logging.CRITICAL,
+        )
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise InputError(f"the {workers} worker processes did not start ({error}); try fewer, or try again") from error
 
 
 def _connected(address: str, timeout: float) -> Client:
