@@ -10,6 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 from headcount.experiments.store import Store
@@ -37,7 +38,12 @@ def bits(value: object) -> object:
 
 
 def same(one: RunResult | None, other: RunResult) -> bool:
-    return one is not None and bits(one.to_mapping()) == bits(other.to_mapping())
+    return one is not None and bits(_plain(one)) == bits(_plain(other))
+
+
+def _plain(result: RunResult) -> dict[str, object]:
+    values = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "weights"}
+    return values | {"history": [list(check) for check in result.history]}
 
 
 def write(path: Path, first: int, last: int, said: int) -> None:

@@ -32,7 +32,7 @@ from tests.sweep_runs import plain, table
 pytest.importorskip("distributed", reason="needs the package distributed (pip install 'headcount[cluster]')")
 
 SPECS = [
-    RunSpec(32, 8, heads, key_dim, seed, steps=20_000) for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
+    RunSpec(32, 8, heads, key_dim, seed, steps=40_000) for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
 ]
 
 

@@ -88,14 +88,15 @@ def test_lists_show_runs_that_diverged(path):
         (["list", "S", "--d-model", "1:2:3"], "--d-model '1:2:3' cannot be read"),
         (["list", "S", "--by", "colour"], "'colour' is no column"),
         (["list", "none.sqlite"], "none.sqlite: no such file"),
-        (["export", "S", "--out", "S"], "is the store itself"),
+        (["export", "S", "--out", "S"], "belongs to the store itself"),
+        (["export", "S", "--out", "S-wal", "--format", "csv"], "belongs to the store itself"),
         (["export", "S", "--out", "r.txt"], "unknown format 'txt'"),
         (["export", "S", "--out", "none/r.csv"], "cannot write there"),
     ],
 )
 def test_bad_words(filled, words, sentence):
     before = filled.read_bytes()
-    code, text = command("results", *[str(filled) if word == "S" else word for word in words])
+    code, text = command("results", *[f"{filled}{word[1:]}" if word in ("S", "S-wal") else word for word in words])
     assert (code, sentence in text) == (2, True), text
     assert filled.read_bytes() == before
 

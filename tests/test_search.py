@@ -297,15 +297,15 @@ def test_clear_gaps_are_told_from_chance() -> None:
 
 @pytest.fixture(scope="module")
 def base_grid() -> pd.DataFrame:
-    """The base grid's runs with m ≤ 256, as measured (the file's first line says how)."""
-    return base_runs().query("items <= 256")
+    """The base grid's runs, as measured (the file's first line says how)."""
+    return base_runs()
 
 
-def test_the_base_grid_is_found_with_a_ninth_of_its_run_steps(base_grid: pd.DataFrame) -> None:
+def test_the_base_grid_is_found_with_a_tenth_of_its_run_steps(base_grid: pd.DataFrame) -> None:
     key = ["items", "d_model", "heads", "key_dim", "seed"]
     rows = zip(*(base_grid[name].tolist() for name in [*key, "value", "steps"]), strict=True)
     measured = {tuple(at): (value, steps) for *at, value, steps in rows}
-    grid = [spec for spec in paper.runs("base") if spec.items <= 256]
+    grid = paper.runs("base")
     assert len(grid) == len(measured)
 
     def replay(batch: list[RunSpec]) -> list[RunResult]:
@@ -315,4 +315,6 @@ def test_the_base_grid_is_found_with_a_ninth_of_its_run_steps(base_grid: pd.Data
     full = thresholds(base_grid)
     pd.testing.assert_frame_equal(found[full.columns.tolist()], full)  # within no grid step: the same
     assert found["settled"].all()
-    assert found["steps"].sum() <= 0.12 * base_grid["steps"].sum()  # 0.25 is what was asked for
+    assert found["steps"].sum() <= 0.11 * base_grid["steps"].sum()
+    small, few = base_grid["items"] <= 256, found["items"] <= 256
+    assert found[few]["steps"].sum() <= 0.12 * base_grid[small]["steps"].sum()  # a quarter is what was asked for

@@ -138,7 +138,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def run_cells(row: dict[str, Any]) -> list[str]:
-    """A run in the columns RUNRUN_COLUMNS."""
+    """A run in the columns RUN_COLUMNS."""
     value = f"lost at {row['diverged']:,}" if row["diverged"] is not None else _cell(row["value"])
     names = ("variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed", "steps")
     return [*(str(row[name]) for name in names), value, f"{row['seconds'] or 0:.3g}", row["engine"]]

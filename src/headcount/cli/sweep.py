@@ -19,6 +19,7 @@ from headcount.cli.common import Json, emit, notice
 from headcount.cli.results import aligned
 from headcount.cli.train import EngineOption, chosen_engine
 from headcount.cli.watch import duration
+from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -76,6 +77,8 @@ def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
 
     known: set[str] = set()
     least, most = asked.range()
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: its folder does not exist; make it, or name another store")
     if path.exists():
         with Store(path, read_only=True) as store:
             known = store.known(most)
@@ -158,7 +161,9 @@ def _stoppable() -> Iterator[Stop]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
-        os.write(2, b"stopping after the steps under way; once more stops at once\n")  # print may be interrupted itself
+        os.write(
+            2, b"stopping; what is finished is stored. Once more stops at once\n"
+        )  # print may be interrupted itself
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -172,7 +172,7 @@ class Cluster:
             while queue:
                 # Towards the end shards get smaller, so that all workers end together.
                 fair = sum(map(work, queue)) / hand.pace.rate / (2 * len(self._hands))
-                most = _WIDE_SHARD if hand.kind[1] == "cuda" else _SHARD
+                most = _WIDE_SHARD if hand.kind[1].startswith("cuda") else _SHARD
                 asked = [queue.popleft() for _ in range(hand.pace.piece(queue, min(most, max(fair, _LEAST_SHARD))))]
                 shard = log.missing(asked)
                 log.found(set(asked) - set(shard))

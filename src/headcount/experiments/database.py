@@ -38,6 +38,7 @@ class Database:
         if not read_only and not os.path.lexists(self.path):
             _create(self.path)
         _look(existing_file(self.path), read_only)
+        self._place = _place(self.path)
         with _explained(self.path):
             self._connection = _open_to_read(self.path)
             try:
@@ -61,6 +62,8 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Everything in the block is stored when it ends, or nothing of it; waits while another process writes."""
         with self._lock, _explained(self.path):
+            if _place(self.path) != self._place:  # SQLite would write on into a file that no one finds
+                raise InputError(f"{self.path}: was removed or replaced while it was in use; start again")
             _patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
             try:
                 yield self._connection
@@ -83,6 +86,14 @@ class Database:
         if _patiently(lambda: schema.version_of(self._connection)) < schema.VERSION:
             with self.transaction() as connection:  # looks again inside: another process may have been first
                 schema.migrate(connection)
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Which file lies at the path."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -34,8 +34,9 @@ def export(
     The format is that of the suffix unless given. Floats have the digits that give the same bits back (pandas below 3.1
     needs `float_precision="round_trip"` to read them). Specs, histories and versions are JSON in CSV and parquet.
     """
-    if os.path.exists(out) and os.path.samefile(out, database.path):
-        raise InputError(f"{out}: is the store itself; name another file")
+    helpers = [database.path, *(f"{database.path}{end}" for end in ("-wal", "-shm", "-journal"))]
+    if os.path.realpath(out) in map(os.path.realpath, helpers):
+        raise InputError(f"{out}: belongs to the store itself; name another file")
     form = _format(out, form)
     rows = run_table.rows(database, filters or {})
     with replacing(out) as temporary:

@@ -14,7 +14,7 @@ from headcount.errors import InputError
 from headcount.experiments.cost import Pace, work
 from headcount.experiments.store import Partial, Store
 from headcount.experiments.sweep import Plan
-from headcount.training.engine import Engine
+from headcount.training.engine import Engine, lineage
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 from headcount.training.train import UnderWay, train
@@ -224,7 +224,7 @@ class Here:
                 self._run_piece(piece, log)
 
     def _run_piece(self, piece: list[RunSpec], log: Log) -> None:
-        name, device = self.engine.name, self.engine.device
+        name, device = self.engine.name, lineage(self.engine)
         began = saved = time.monotonic()
 
         def on_block(steps: int, under_way: Callable[[], list[UnderWay]]) -> None:

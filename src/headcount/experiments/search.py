@@ -10,7 +10,9 @@ fall of the mean F1, or with a passing rung below a clear failure, is listed in 
 that can matter is then looked at. A peak between rungs that were never run goes unseen.
 
 What holds without any assumption: every value is that of a rung with all its seeds, so none is below the full grid's.
-What is statistical: a rung is given up before all its seeds have run if its chance to pass is below `Rules.odds`.
+What is statistical: a rung is given up before all its seeds have run if its chance to pass is below `Rules.odds`. This
+takes scores of a rung to scatter without gross outliers: where single runs diverge (F1 = 0), a full grid's intervals
+widen and its optimistic value and interval of h* may be lower than those found here.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from headcount.training.choose import EngineName, choose_engine
-from headcount.training.engine import Engine
+from headcount.training.engine import Engine, lineage
 from headcount.training.result import RunResult, versions
 from headcount.training.train import UnderWay, train
 
-Kind = tuple[str, str]  # engine and device: states go on where they began
+Kind = tuple[str, str]  # engine and lineage: states go on where they began
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _LegIsOver(Exception):
 def introduce(engine: EngineName) -> tuple[Kind, str]:
     """Say what a worker trains with, and its version of the code."""
     chosen = _engine(engine)
-    return (chosen.name, chosen.device), versions()["headcount"]
+    return (chosen.name, lineage(chosen)), versions()["headcount"]
 
 
 def run_shard(runs: Sequence[UnderWay], engine: EngineName, seconds: float) -> Report:

@@ -121,21 +121,24 @@ class Store:
                 )
 
     def resume(self, spec: RunSpec, engine: str | None = None, device: str | None = None) -> Partial | None:
-        """Where a run was left; one of another engine or device is not given, as the last bits may differ there."""
+        """Where a run was left; one of another engine or device is not given, as the last bits may differ there.
+
+        A damaged one is not given either: it only saves time, and the run begins again.
+        """
         query = "SELECT taken, engine, device, seconds, history, state, digest FROM checkpoints WHERE hash = ?"
         found = self._database.read(query, [spec.hash])
         if not found:
             return None
         taken, by, on, seconds, history, state, seal = found[0]
         if seal != _seal(spec.hash, taken, by, on, seconds, history, state):
-            raise self._database.damaged(f"the checkpoint of run {spec.hash} has changed since it was stored")
+            return None
         if engine not in (None, by) or device not in (None, on):
             return None
         try:
             tensors = load(state)
             whole = State(tensors["weights"], tensors["first"], tensors["second"], tensors["threshold"], taken)
-        except (SafetensorError, KeyError) as error:
-            raise self._database.damaged(f"the checkpoint of run {spec.hash}: {error}") from None
+        except (SafetensorError, KeyError):
+            return None
         return Partial(spec, whole, run_table.history_of(history), by, on, seconds)
 
     def begin_sweep(self, name: str, runs: int, steps: int, known: int = 0) -> int:

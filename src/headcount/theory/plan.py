@@ -153,7 +153,8 @@ def _other_fits(law: TrainedLaw, items: int, edges: int, d_model: int) -> list[T
         return []
     if edges > items:
         return [BUDGET_REGULAR]
-    return [BUDGET_WIDE, MEASURED_WIDE] if d_model > 16 else [MEASURED]
+    wide = [BUDGET_WIDE] if d_model > 16 else []
+    return [*wide, MEASURED_WIDE if d_model > 16 or items <= 64 else MEASURED]
 
 
 def law_reason(law: TrainedLaw, variant: Variant) -> str:

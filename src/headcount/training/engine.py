@@ -14,6 +14,7 @@ from torch import Tensor
 from headcount.attention.key_query import Aggregation, KeyQuery
 from headcount.errors import InputError
 from headcount.shapes import Float
+from headcount.training.result import versions
 from headcount.training.spec import RunSpec
 from headcount.training.task import first_weights
 
@@ -116,6 +117,14 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
     scales = np.stack([learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)], axis=1)
     with np.errstate(over="ignore"):  # a rate beyond float32 is infinite, and the run diverges
         return scales.astype(np.float32)
+
+
+def lineage(engine: Engine) -> str:
+    """What a run's bits depend on besides its spec and the engine: the CPU's level or the GPU, and the version."""
+    level = getattr(engine, "level_name", "")
+    if engine.device == "cuda":
+        level = torch.cuda.get_device_name()
+    return "/".join(part for part in (engine.device, level, versions()["headcount"]) if part)
 
 
 def lockstep(states: Sequence[State]) -> int:

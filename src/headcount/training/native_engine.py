@@ -43,6 +43,7 @@ class NativeEngine:
         if threads is not None and threads < 1:
             raise InputError(f"{threads} threads do no work; choose at least 1, or leave them out")
         self.level = runnable.index(level) if level else len(runnable) - 1
+        self.level_name = runnable[self.level]
         self.threads = threads or cores()
 
     def group(self, spec: RunSpec) -> Hashable:

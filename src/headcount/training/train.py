@@ -64,7 +64,7 @@ def train(
     interrupt (Ctrl-C) ends the training and returns the runs that are finished. `weights` keeps each run's
     `KeyQuery`; `on_result` is called with each result as soon as it is there, `on_block` after every block of steps
     with the run-steps taken and a function that gives the runs under way. Given back as `resume`, those go on from
-    there and, on the same engine and device, end bit for bit as if they had never stopped.
+    there and, on the same engine and kind of machine, end bit for bit as if they had never stopped.
 
     >>> specs = [RunSpec(items=16, d_model=16, heads=2, key_dim=4, seed=seed, steps=1000) for seed in range(2)]
     >>> [result.steps for result in train(specs, engine="torch", progress=False)]
