@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -116,22 +116,25 @@ def _work(
     level: int, runs: ctypes.Array[_Run], steps: int, threads: int, scratch: Tensor, most: int, held: object
 ) -> None:
     """Call the library from a thread of its own, which holds all that the runs point at whatever an interrupt does."""
-    stop, ended = ctypes.c_int32(0), []
+    stop, codes, begun, ended = ctypes.c_int32(0), [], Event(), Event()
 
     def call(held: object = held) -> None:
-        arguments = (level, runs, len(runs), steps, threads, scratch.data_ptr(), most, ctypes.byref(stop))
-        ended.append(_library().headcount_run(*arguments))
+        begun.set()
+        try:
+            arguments = (level, runs, len(runs), steps, threads, scratch.data_ptr(), most, ctypes.byref(stop))
+            codes.append(_library().headcount_run(*arguments))
+        finally:
+            ended.set()
 
-    worker = Thread(target=call, daemon=True)
     try:
-        worker.start()
-        worker.join()
+        Thread(target=call, daemon=True).start()
+        ended.wait()  # not `join`: once interrupted, it takes a living thread for dead
     except BaseException:
         stop.value = 1
-        if worker.is_alive():  # if it is only about to start it will find `stop` set
-            worker.join()
+        if begun.wait(0.2):  # a thread that has not begun by then will find `stop` set
+            ended.wait()
         raise
-    if ended != [0]:
+    if codes != [0]:
         raise MemoryError("the native engine ran out of memory; train fewer or smaller runs at a time")
 
 
