@@ -43,7 +43,7 @@ def any_spec(draw) -> RunSpec:
         seed=draw(st.integers(0, 2**63 - 1)),
         degree=1 if variant == "value" else draw(st.integers(1, min(items - 1, 9))),
         variant=variant,
-        length=draw(st.integers(1, min(items, 64))),
+        length=draw(st.integers(2 if variant == "value" else 1, min(items, 64))),
         rate=draw(share),
         learning_rate=draw(st.floats(1e-9, 1e9)),
         sharpness=draw(st.floats(1e-9, 1e9)),
