@@ -20,12 +20,12 @@ for n in $(seq "$workers"); do
 done
 headcount sweep "$file" --store "$store" --cluster tcp://10.77.0.1:8786 & sweep=$!
 if [ "$workers" -gt 1 ]; then
-  sleep 15
+  until headcount watch "$store" --once 2>/dev/null | grep -q ' [1-9][0-9]*/'; do sleep 0.2; done  # runs are finished
   kill -9 "${pids[0]}" && echo "killed worker ${pids[0]}"
 fi
 wait $sweep
 status=$?
-kill $scheduler "${pids[@]}" 2>/dev/null
+kill -9 $scheduler "${pids[@]}" 2>/dev/null  # a worker without its scheduler is slow to end
 for n in $(seq "$workers"); do ip netns del "hc$n"; ip link del "hcv$n" 2>/dev/null; done
 ip link del hcbr
 exit $status
