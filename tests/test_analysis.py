@@ -16,10 +16,10 @@ from scipy import stats
 from headcount import plan
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.fits import fit_line
-from headcount.analysis.laws import FEATURES, budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
+from headcount.analysis.laws import budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
 from headcount.analysis.thresholds import heads_interval, paired_p, threshold, thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import FEATURES, MEASURED, MEASURED_WIDE, TrainedLaw
 from tests.measured import base_runs
 
 

@@ -202,3 +202,14 @@ def test_without_the_package_there_is_a_remedy(monkeypatch, tmp_path, capsys):
         main()
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith("install it with: pip install 'headcount[cluster]'\n")
+
+
+def test_a_result_that_died_with_its_worker_is_not_waited_for():
+    """A finished task's result lies with its worker until it is fetched."""
+
+    class Lost:
+        def result(self, timeout: float) -> None:
+            raise TimeoutError
+
+    crew = Cluster(Silent("two"), None, "torch", print)
+    assert crew._brought("one", Lost()) == []

@@ -12,7 +12,6 @@ import threading
 import time
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,18 +29,6 @@ from tests.store_writers import result_of, spec_of
 app = typer.Typer()
 app.add_typer(results_cli.app, name="results")
 app.command()(watch_cli.watch)
-
-
-@pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "results.sqlite"
-
-
-@pytest.fixture
-def filled(path) -> Path:
-    with Store(path) as store:
-        store.add(map(result_of, range(40)))
-    return path
 
 
 def command(*words: object) -> tuple[int, str]:

@@ -60,18 +60,6 @@ def run_results(draw) -> RunResult:
     )
 
 
-@pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "results.sqlite"
-
-
-@pytest.fixture
-def filled(path) -> Path:
-    with Store(path) as store:
-        store.add(map(result_of, range(40)))
-    return path
-
-
 @settings(deadline=None, max_examples=40)
 @given(st.lists(run_results(), max_size=5))
 def test_results_and_exports_keep_every_bit(found):

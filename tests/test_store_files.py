@@ -24,18 +24,6 @@ from headcount.experiments.store import Store
 from tests.store_writers import result_of, same, spec_of
 
 
-@pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "results.sqlite"
-
-
-@pytest.fixture
-def filled(path) -> Path:
-    with Store(path) as store:
-        store.add(map(result_of, range(40)))
-    return path
-
-
 def _refused(path: Path, *words: str) -> None:
     """Opening fails with one sentence that names the file, in both ways, and changes no byte of it."""
     before = path.read_bytes()

@@ -18,7 +18,6 @@ import pytest
 
 from headcount import RunSpec, train
 from headcount.analysis.thresholds import thresholds
-from headcount.cli import main
 from headcount.errors import InputError
 from headcount.experiments import paper, runner
 from headcount.experiments.cost import Pace, estimate, work
@@ -32,33 +31,6 @@ from headcount.training.result import RunResult
 from headcount.training.torch_engine import TorchEngine, TorchFleet
 from headcount.training.train import UnderWay
 from tests.sweep_runs import GRID, RUNS, SPECS, changed, plain, table
-
-
-@pytest.fixture
-def written(tmp_path):
-    """Write a sweep file."""
-
-    def write(text: str, name: str = "some.toml") -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command line in an empty folder; gives (exit code, standard output, standard error)."""
-
-    def run(*words: object) -> tuple[int | str | None, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["headcount", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 class CountingEngine(TorchEngine):

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount import RunSpec
-from headcount.cli import main
 from headcount.errors import InputError
 from headcount.experiments import paper
 from headcount.experiments.sweep import read_sweep
 from tests.sweep_runs import GRID, SPECS, changed
-
-
-@pytest.fixture
-def written(tmp_path):
-    """Write a sweep file."""
-
-    def write(text: str, name: str = "some.toml") -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command line in an empty folder; gives (exit code, standard output, standard error)."""
-
-    def run(*words: object) -> tuple[int | str | None, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["headcount", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def lists(values: st.SearchStrategy) -> st.SearchStrategy:

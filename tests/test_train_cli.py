@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 
 import pytest
@@ -11,27 +10,12 @@ import torch
 from scipy import stats
 
 from headcount import RunSpec, load, train
-from headcount.cli import bench_engines, main
+from headcount.cli import bench_engines
 from headcount.training import choose
 from headcount.training.peers import compare, shapes
 from headcount.training.torch_engine import TorchEngine, TorchFleet
 
 TINY = ["--items", "16", "--d-model", "16", "--heads", "2", "--key-dim", "4", "--steps", "60", "--engine", "torch"]
-
-
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command line in an empty folder; gives (exit code, standard output, standard error)."""
-
-    def run(*words: str) -> tuple[int | str | None, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["headcount", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return run
 
 
 def test_json_gives_every_run_and_the_interval_over_seeds(command):

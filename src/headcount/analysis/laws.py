@@ -6,7 +6,6 @@ left out (`points` of the fit says how many were used). Logarithms are natural, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import sqrt
 from typing import Literal
 
@@ -17,15 +16,9 @@ from scipy import stats
 from headcount.analysis.fits import LineFit, fit_line
 from headcount.errors import InputError
 from headcount.shapes import Float
-from headcount.theory.laws import Form, TrainedLaw
+from headcount.theory.laws import FEATURES, Form, TrainedLaw
 
 Floats = Float[np.ndarray, "rows"]
-
-FEATURES: dict[Form, Callable[[Floats, Floats, Floats], Floats]] = {
-    "edges·ln(items)/d_model": lambda items, edges, d_model: edges * np.log(items) / d_model,
-    "edges·log2(items)/d_model": lambda items, edges, d_model: edges * np.log2(items) / d_model,
-    "edges/d_model": lambda items, edges, d_model: edges / d_model,
-}
 
 
 def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:

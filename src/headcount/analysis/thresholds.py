@@ -17,7 +17,7 @@ from headcount.errors import InputError
 LEVEL = 0.99
 POOL_PERCENT = 10
 SIGNIFICANCE = 0.05
-_NUMBERS = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
+WHOLE_NUMBERS = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
 
 
 @dataclass(frozen=True)
@@ -178,4 +178,4 @@ def _point(runs: pd.DataFrame) -> dict[str, Any]:
 def _as_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """Make a frame with whole numbers that may be missing."""
     table = pd.DataFrame(rows, columns=pd.Index(columns))
-    return table.astype({name: "Int64" for name in _NUMBERS if name in columns} | {"mean": "float64"})
+    return table.astype({name: "Int64" for name in WHOLE_NUMBERS if name in columns} | {"mean": "float64"})

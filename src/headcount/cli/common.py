@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from headcount.training.engine import Engine
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+
+
+class EngineOption(StrEnum):
+    auto = "auto"
+    torch = "torch"
+    native = "native"
+    triton = "triton"
 
 
 def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
@@ -75,3 +87,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def chosen_engine(name: Any) -> Engine:
+    """The engine; that a faster one is missing is a line for the user, not a Python warning."""
+    from headcount.training.choose import SlowerEngine, choose_engine
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SlowerEngine)
+        chosen = choose_engine(name)
+    for warning in caught:
+        notice(str(warning.message))
+    return chosen

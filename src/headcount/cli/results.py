@@ -77,7 +77,7 @@ def list_runs(
     typer.echo(f"{total:,} {what}{'' if total == 1 else 's'}" + (f", the first {len(shown)}" * (len(shown) < total)))
     if shown:
         names = RUN_COLUMNS if not by else tuple(shown[0])
-        cells = [[_cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
+        cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
         typer.echo(aligned([names, *cells]))
 
 
@@ -139,12 +139,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def run_cells(row: dict[str, Any]) -> list[str]:
     """A run in the columns RUN_COLUMNS."""
-    value = f"lost at {row['diverged']:,}" if row["diverged"] is not None else _cell(row["value"])
+    value = f"lost at {row['diverged']:,}" if row["diverged"] is not None else cell(row["value"])
     names = ("variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed", "steps")
     return [*(str(row[name]) for name in names), value, f"{row['seconds'] or 0:.3g}", row["engine"]]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value in a table."""
     if value is None:
         return "–"
     return f"{value:.5g}" if isinstance(value, float) else str(value)

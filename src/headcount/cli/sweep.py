@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit, notice
-from headcount.cli.results import aligned
-from headcount.cli.train import EngineOption, chosen_engine
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice
+from headcount.cli.results import aligned, cell
 from headcount.cli.watch import duration
 from headcount.errors import InputError
 
@@ -255,13 +254,13 @@ def _threshold_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     head = [*(_SHORT.get(name, name) for name in point), "D_K*", "interval", "h*", "interval", "d_k", "mean F1"]
     return [head + ["runs"] * ("grid_runs" in rows[0])] + [
         [
-            *(_cell(row[name]) for name in point),
-            _cell(row["central"]),
+            *(cell(row[name]) for name in point),
+            cell(row["central"]),
             _ends(row["optimistic"], row["conservative"]),
-            _cell(row["heads"]),
+            cell(row["heads"]),
             _ends(row["heads_low"], row["heads_high"]),
-            _cell(row["key_dim"]),
-            _cell(row["mean"]),
+            cell(row["key_dim"]),
+            cell(row["mean"]),
             *([f"{row['runs']:,} of {row['grid_runs']:,}"] if "grid_runs" in row else []),
         ]
         for row in rows
@@ -271,14 +270,8 @@ def _threshold_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
 def _curve_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     names = [name for name in rows[0] if name not in ("low", "high")]
     head = [*(_SHORT.get(name, name) for name in names), "95 % interval"]
-    return [head] + [[*(_cell(row[name]) for name in names), _ends(row["low"], row["high"])] for row in rows]
+    return [head] + [[*(cell(row[name]) for name in names), _ends(row["low"], row["high"])] for row in rows]
 
 
 def _ends(low: float | None, high: float | None) -> str:
-    return "–" if low is None and high is None else f"{_cell(low)} … {_cell(high)}"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return "–" if low is None and high is None else f"{cell(low)} … {cell(high)}"

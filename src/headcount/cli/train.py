@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit, notice
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
-    from headcount.training.engine import Engine
     from headcount.training.result import RunResult
     from headcount.training.spec import RunSpec
 
@@ -27,13 +25,6 @@ class VariantName(StrEnum):
     softmax = "softmax"
     retrieval = "value"
     sum = "sum"
-
-
-class EngineOption(StrEnum):
-    auto = "auto"
-    torch = "torch"
-    native = "native"
-    triton = "triton"
 
 
 def train(
@@ -113,18 +104,6 @@ def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) 
     elif results:
         _print(described | summary)
     sys.exit(130 if len(results) < len(specs) else 0)  # `run` has said that it was interrupted
-
-
-def chosen_engine(name: Any) -> Engine:
-    """The engine; that a faster one is missing is a line for the user, not a Python warning."""
-    from headcount.training.choose import SlowerEngine, choose_engine
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SlowerEngine)
-        chosen = choose_engine(name)
-    for warning in caught:
-        notice(str(warning.message))
-    return chosen
 
 
 def _make_folder(out: Path) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 
 from headcount.analysis.curves import COLUMNS, POINT, curves
-from headcount.analysis.thresholds import LEVEL, Threshold, heads_interval, threshold
+from headcount.analysis.thresholds import LEVEL, WHOLE_NUMBERS, Threshold, heads_interval, threshold
 from headcount.errors import InputError
 from headcount.experiments.search_plan import Plan
 from headcount.experiments.search_seeds import Criteria, Rules, learned
@@ -40,7 +40,6 @@ _SHARED = [item.name for item in fields(RunSpec) if item.name not in ("heads", "
 _ROW = ("hash", "value", "diverged", "steps")
 _FOUND = [item.name for item in fields(Threshold)]
 _SPENT = ["settled", "runs", "steps", "grid_runs", "fallback"]
-_NUMBERS = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ def outcomes_frame(outcomes: Iterable[Outcome]) -> pd.DataFrame:
     """Give outcomes as a frame: the columns of `thresholds`, then what was spent."""
     rows = [vars(item.threshold) | {name: getattr(item, name) for name in _SPENT} for item in outcomes]
     table = pd.DataFrame(rows, columns=pd.Index([*_FOUND, *_SPENT]))
-    return table.astype(dict.fromkeys(_NUMBERS, "Int64") | {"mean": "float64"})
+    return table.astype(dict.fromkeys(WHOLE_NUMBERS, "Int64") | {"mean": "float64"})
 
 
 def _protocol(spec: RunSpec) -> tuple[Any, ...]:

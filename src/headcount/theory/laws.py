@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, log2
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from headcount.theory.counting import check_sizes
 
 Form = Literal["edges·ln(items)/d_model", "edges·log2(items)/d_model", "edges/d_model"]
 
-_FEATURES: dict[Form, Callable[[int, int, int], float]] = {
-    "edges·ln(items)/d_model": lambda items, edges, d_model: edges * log(items) / d_model,
-    "edges·log2(items)/d_model": lambda items, edges, d_model: edges * log2(items) / d_model,
+FEATURES: dict[Form, Callable[[Any, Any, Any], Any]] = {  # of numbers, or of arrays of them
+    "edges·ln(items)/d_model": lambda items, edges, d_model: edges * np.log(items) / d_model,
+    "edges·log2(items)/d_model": lambda items, edges, d_model: edges * np.log2(items) / d_model,
     "edges/d_model": lambda items, edges, d_model: edges / d_model,
 }
 
@@ -43,7 +44,8 @@ class TrainedLaw:
 
     def __call__(self, items: int, edges: int, d_model: int) -> float:
         check_sizes(items, edges, d_model)
-        return max(1.0, self.slope * _FEATURES[self.form](items, edges, d_model) + self.intercept)
+        feature = FEATURES[self.form](float(items), float(edges), float(d_model))
+        return max(1.0, float(self.slope * feature + self.intercept))
 
     def interval_at(self, items: int, edges: int, d_model: int) -> tuple[float, float] | None:
         """Give the ends of the prediction interval at these sizes, or None where none is known."""
