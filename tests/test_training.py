@@ -131,6 +131,9 @@ class ScriptedEngine:
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> ScriptedFleet:
         return ScriptedFleet(self, specs)
 
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        pass
+
 
 class ScriptedFleet:
     def __init__(self, engine: ScriptedEngine, specs: Sequence[RunSpec]) -> None:

@@ -213,6 +213,7 @@ class Here:
         self._pace = Pace.of(engine.name)
 
     def run(self, specs: Sequence[RunSpec], log: Log) -> None:
+        self.engine.prepare(specs)
         left = list(specs)
         while left:
             seconds = _PIECE if self.engine.concurrency == 1 else _WIDE_PIECE

@@ -107,6 +107,10 @@ class Engine(Protocol):
         """A fleet of these runs, from the beginning or from given states."""
         ...
 
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        """Do what is needed once before many such runs, as compiling their kernels; `fleet` alone works too."""
+        ...
+
 
 def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarray, "{steps} 2"]:
     """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …, computed in float64: every engine uses these bits.

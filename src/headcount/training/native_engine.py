@@ -58,6 +58,9 @@ class NativeEngine:
                 raise InputError(f"the native engine takes up to {2**31 - 1} items and a budget of {_WIDEST}")
         return NativeFleet(specs, states or [State.initial(spec) for spec in specs], self.level, self.threads)
 
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        pass
+
 
 class NativeFleet:
     """Runs of any shape; `launch` blocks until all of them have taken their steps."""

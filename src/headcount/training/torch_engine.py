@@ -41,6 +41,9 @@ class TorchEngine:
         width = max(self.capacity(specs[0]), len(specs))
         return TorchFleet(specs, states or [State.initial(spec) for spec in specs], self.device, width)
 
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        pass
+
 
 class TorchFleet:
     """Runs that differ in nothing but the seed, stacked."""

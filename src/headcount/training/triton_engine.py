@@ -20,6 +20,7 @@ from headcount.training.objective import metrics
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task, task_of, training_key
 from headcount.training.triton_shape import Shape
+from headcount.training.triton_warmup import warm_up
 
 try:
     from headcount.training import triton_checks, triton_kernels
@@ -59,6 +60,10 @@ class TritonEngine:
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TritonFleet:
         return TritonFleet(specs, states or [State.initial(spec) for spec in specs], self.device)
+
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        if self.device == "cuda":
+            warm_up(specs, self)
 
 
 @dataclass
