@@ -2,17 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow lint clean
+.PHONY: reproduce test test-slow browser test-browser lint clean
 
 reproduce: .venv/installed
-	$(BIN)/headcount tour --out results/tour
-	@echo "Open results/tour/report.html"
+	$(BIN)/headcount reproduce --preset quick --out results/quick
 
 test: .venv/installed-dev lint
 	$(BIN)/pytest -n auto
 
 test-slow: .venv/installed-dev
 	$(BIN)/pytest -m slow
+
+# What tests/test_browser.py needs: Debian's chromium and playwright. `make test` skips those tests without them.
+browser: .venv/installed-dev
+	command -v chromium >/dev/null || { SUDO=$$(test "$$(id -u)" = 0 || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+
+test-browser: browser
+	$(BIN)/pytest -m browser tests/test_browser.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

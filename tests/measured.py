@@ -1,14 +1,15 @@
-"""Runs measured elsewhere that tests replay; a file's first line says how they were made."""
+"""Runs measured at paper scale, which come with headcount, as tests replay them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
+
+from headcount.experiments import paper
+from headcount.experiments.evidence import KEY
+from headcount.experiments.measured import measured_runs
 
 
 def base_runs() -> pd.DataFrame:
     """All runs of the paper's base grid, as a frame of runs."""
-    runs = pd.read_csv(Path(__file__).with_name("data") / "base_runs.csv.gz", comment="#")
-    budget = runs["heads"] * runs["key_dim"]
-    return runs.assign(variant="max", degree=1, budget=budget, diverged=None)
+    rows = [[getattr(spec, name) for name in KEY] for spec in paper.runs("base")]
+    return pd.DataFrame(rows, columns=KEY).merge(measured_runs(), on=KEY, validate="one_to_one")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log, sqrt
+from math import log, log2, sqrt
 from statistics import mean, stdev
 
 import numpy as np
@@ -19,8 +19,8 @@ from headcount.analysis.fits import fit_line
 from headcount.analysis.laws import budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
 from headcount.analysis.thresholds import heads_interval, paired_p, threshold, thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.theory.laws import FEATURES, MEASURED, MEASURED_WIDE, TrainedLaw
-from tests.measured import base_runs
+from headcount.experiments.measured import MEASURED as MEASURED_RESULTS
+from headcount.theory.laws import FEATURES, MEASURED, MEASURED_REGULAR, MEASURED_WIDE, TrainedLaw
 
 
 def runs_of(entries, items=64, d_model=16, degree=1, variant="max"):
@@ -347,7 +347,7 @@ def table_of(values, degree=1, variant="max"):
 
 
 def test_named_fits_read_the_right_rows_and_features():
-    found = table_of({(m, d): (round(1.19 * m * log(m) / d), round(1.65 * m / d + 7)) for m, d in BASE})
+    found = table_of({(m, d): (round(1.19 * m * log2(m) / d), round(1.65 * m / d + 7)) for m, d in BASE})
     noise = table_of({(64, 16): (999, 99)}, variant="softmax")
     dense = pd.concat([table_of({(128, 32): (round(0.46 * r * 28), 4 * r)}, degree=r) for r in (1, 2, 4, 8, 16)])
     unreached = table_of({(1024, 32): (None, None)})
@@ -360,7 +360,7 @@ def test_named_fits_read_the_right_rows_and_features():
     assert regular_fit(dense).slope == pytest.approx(0.46, abs=0.005)
     line = diagonal_fit(table)
     assert line.points == 3
-    assert line.slope == pytest.approx(1.19 * 8, rel=0.03)  # D_K* = 1.19·8·ln m there
+    assert line.slope == pytest.approx(1.19 * 8 / log(2), rel=0.03)  # D_K* = 1.19·8·log₂ m there
 
 
 def test_features_are_those_of_the_laws():
@@ -398,20 +398,24 @@ def test_the_interval_of_a_law_covers_new_points():
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(300):
-        table = table_of({(m, d): (round(1000 * m * log(m) / d * np.exp(rng.normal(0, 0.2))), 1) for m, d in BASE})
+        table = table_of({(m, d): (round(1000 * m * log2(m) / d * np.exp(rng.normal(0, 0.2))), 1) for m, d in BASE})
         fitted = law(table)
-        new = 1000 * 96 * log(96) / 48 * np.exp(rng.normal(0, 0.2))
+        new = 1000 * 96 * log2(96) / 48 * np.exp(rng.normal(0, 0.2))
         low, high = fitted.interval_at(96, 96, 48) or (0, 0)
         hits += low <= new <= high
     assert 0.92 <= hits / 300 <= 0.985
 
 
-def test_the_measured_laws_are_the_fits_to_the_measured_base_grid():
-    table = thresholds(base_runs())
+def test_the_measured_laws_are_the_fits_to_the_measured_runs():
+    found = MEASURED_RESULTS.evidence().thresholds
+    grids = found.loc[found["grid"].isin(["base", "extreme", "diagonal"])]
+    table = grids.drop_duplicates(["items", "d_model"])
     wide = table[(table["d_model"] > 16) | (table["items"] <= 64)]
-    for rows, shipped in ((table, MEASURED), (wide, MEASURED_WIDE)):
-        found = law(rows)
-        assert found.slope == pytest.approx(shipped.slope, abs=5e-3)
-        assert found.r_squared == pytest.approx(shipped.r_squared, abs=5e-4)
-        assert found.interval == pytest.approx(shipped.interval, abs=5e-4)
-        assert found.form == shipped.form
+    regular = found.loc[(found["grid"] == "regular") & (found["degree"] <= 16)]
+    for rows, shipped in ((table, MEASURED), (wide, MEASURED_WIDE), (regular, MEASURED_REGULAR)):
+        fit = law(rows)
+        assert f"over {len(rows)} points" in shipped.source or shipped is MEASURED_REGULAR
+        assert fit.slope == pytest.approx(shipped.slope, abs=5e-4)
+        assert fit.r_squared == pytest.approx(shipped.r_squared, abs=5e-4)
+        assert fit.interval == pytest.approx(shipped.interval, abs=5e-4)
+        assert fit.form == shipped.form

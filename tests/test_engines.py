@@ -363,3 +363,21 @@ def test_mean_f1_over_seeds_is_the_references(name, shape):
     (low, high), (lowest, highest) = interval(values_of(name, *shape)), interval(values_of("torch", *shape))
     assert low <= highest
     assert lowest <= high
+
+
+def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):
+    """Slow shapes go to other processes; the count is of shapes, not of runs."""
+    pytest.importorskip("triton")
+    from headcount.training import triton_warmup
+    from headcount.training.triton_engine import TritonEngine
+
+    if (engine := TritonEngine()).device != "cpu":
+        pytest.skip("with a device the kernels compile for good")
+    monkeypatch.setattr(triton_warmup, "_CACHED", -1.0)  # every shape counts as slow
+    monkeypatch.setattr(triton_warmup, "cores", lambda: 2)
+    touched = []
+    monkeypatch.setattr(triton_warmup, "touch", lambda spec, engine: touched.append(spec))
+    small = RunSpec(32, 16, 1, 4, validation=2, test=2, check_every=2, steps=2)
+    specs = [replace(small, heads=heads, seed=seed) for heads in (1, 2, 4) for seed in (0, 1)]
+    assert triton_warmup.warm_up(specs, engine) == 3
+    assert [spec.heads for spec in touched] == [4]  # the largest, here; the others elsewhere

@@ -19,7 +19,7 @@ from headcount.theory import upper
 from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
 from headcount.theory.capacity import capacity
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, MEASURED_WIDE, TrainedLaw, own_law
 from headcount.theory.plan import family_of, plan, trained_split
 
 GRID = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
@@ -101,8 +101,8 @@ def test_constructions_refuse(call):
 
 
 def test_laws_of_the_paper():
-    assert BUDGET(256, 256, 32) == pytest.approx(1.19 * 256 * math.log(256) / 32)
-    assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * math.log(4096))
+    assert BUDGET(256, 256, 32) == pytest.approx(1.19 * 256 * 8 / 32)
+    assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * 12)
     assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(0.46 * 32 * 7)  # Eqs. (31)–(32): log₂ 128 = 7
     assert HEADS(512, 512, 16) == pytest.approx(1.65 * 32 - 6.64)
     assert HEADS(64, 64, 32) == 1  # clipped
@@ -112,13 +112,13 @@ def test_a_law_with_an_interval_replaces_the_papers():
     own = TrainedLaw(
         name="own",
         quantity="budget",
-        form="edges·ln(items)/d_model",
+        form="edges·log2(items)/d_model",
         slope=1.0,
         source="ours",
         interval=(0.8, 1.3),
     )
     row = plan(256, d_model=32, law=own).row("trained law")
-    value = 256 * math.log(256) / 32
+    value = 256 * 8 / 32
     assert row is not None
     assert row.name == "own"
     assert row.interval == pytest.approx((0.8 * value, 1.3 * value))
@@ -126,10 +126,10 @@ def test_a_law_with_an_interval_replaces_the_papers():
 
 
 def test_trained_split_reaches_the_law_and_table_1():
-    assert trained_split(64, 64, 16) == (4, 5)  # Table 1: d_k = 5 at D_K = 20
+    assert trained_split(256, 256, 32) == (8, 7)  # ours 48 … 56; Table 1: 4 heads of width 16
     for items, d_model in GRID:
         heads, key_dim = trained_split(items, items, d_model)
-        law = BUDGET(items, items, d_model)
+        law = own_law(items, items, d_model)(items, items, d_model)
         assert law <= heads * key_dim <= law + heads + key_dim
         assert heads >= items / d_model
 
@@ -203,13 +203,11 @@ def test_the_papers_other_fits_stand_beside_the_law():
     def trained(answer):
         return [(row.name, row.budget) for row in answer.rows if row.kind == "trained law"]
 
-    assert trained(plan(4096, d_model=512))[1] == ("wide", 8 * 9)  # 0.966·8·8.318 = 64.3 in 8 heads
-    assert trained(plan(128, 8 * 128, d_model=32))[1][0] == "regular"
-    assert trained(plan(128, 8 * 128, d_model=32))[1][1] >= 0.46 * 32 * 7  # Eqs. (31)–(32)
-    assert [name for name, _ in trained(plan(128, d_model=16))] == [
-        "permutations",
-        "measured",
-    ]  # left out of the second fit
+    assert trained(plan(4096, d_model=512))[2] == ("wide", 8 * 12)  # 0.966·8·12 = 92.7 in 8 heads
+    assert trained(plan(128, 8 * 128, d_model=32))[2][0] == "regular"
+    assert trained(plan(128, 8 * 128, d_model=32))[2][1] >= 0.46 * 32 * 7  # Eqs. (31)–(32)
+    names = [name for name, _ in trained(plan(128, d_model=16))]
+    assert names == ["measured", "permutations"]  # left out of the second fit
 
 
 def test_a_context_costs_its_projections_and_logits():
@@ -284,9 +282,9 @@ def test_capacity_inverts_the_laws(d_model, heads, key_dim):
     budget = heads * key_dim
     *_, limit, trained, built = capacity(d_model, heads, key_dim)
     held = trained.edges
-    assert math.prod(trained_split(held, held, d_model)) <= budget  # what is held fits after rounding
+    assert math.prod(trained_split(held, held, d_model, MEASURED_WIDE)) <= budget  # what is held fits after rounding
     more = max(held + held // 8, held + 8)
-    assert BUDGET(more, more, d_model) > 0.9 * budget
+    assert MEASURED_WIDE(more, more, d_model) > 0.9 * budget
     assert limit.edges >= held
     if built.edges:
         usual = upper.best_upper_bound(built.items, built.edges, d_model)
@@ -367,7 +365,7 @@ def test_audits_stay_within_the_budget(name):
 def test_gpt2_by_hand():
     audit = audit_architecture(example("gpt2"))
     assert audit.parameters == 2 * 768 * 768 + 1
-    law = int(768 * 768 / (1.19 * math.log(50257)))
+    law = int(768 * 768 / (0.859 * math.log2(50257)))
     assert 0.98 * law < audit.holdings[1].edges <= law  # the split is rounded up
 
 

@@ -1,7 +1,7 @@
 """The paper's fits on a frame of thresholds, and a fit as a law that `plan` can use (Section 6.1, Appendix A.3).
 
 Every function takes what `thresholds` returns; the caller chooses the points. Rows where no tested budget passed are
-left out (`points` of the fit says how many were used). Logarithms are natural, but Eq. (31) says log₂.
+left out (`points` of the fit says how many were used).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Floats = Float[np.ndarray, "rows"]
 
 
 def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:
-    """Fit D_K* against m ln m/d_model through the origin (Section 6.1, Fig. 3) on the permutations of `max`.
+    """Fit D_K* against m log₂ m/d_model through the origin (Section 6.1, Fig. 3) on the permutations of `max`.
 
     With `wide`, without the points d_model = 16, m > 64, which miss the precondition d_model ≳ c₀ ln m.
     """
     rows = _permutations(table)
     if wide:
         rows = rows.loc[(rows["d_model"] != 16) | (rows["items"] <= 64)]
-    return _fit(rows, "central", "edges·ln(items)/d_model", intercept=False)
+    return _fit(rows, "central", "edges·log2(items)/d_model", intercept=False)
 
 
 def heads_fit(table: pd.DataFrame) -> LineFit:
@@ -51,7 +51,7 @@ def diagonal_fit(table: pd.DataFrame, compression: float = 8) -> LineFit:
 
 def law(
     table: pd.DataFrame,
-    form: Form = "edges·ln(items)/d_model",
+    form: Form = "edges·log2(items)/d_model",
     *,
     quantity: Literal["budget", "heads"] = "budget",
     intercept: bool = False,

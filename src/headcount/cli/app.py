@@ -19,6 +19,7 @@ from headcount.cli import (
     construct,
     make,
     plan,
+    reproduce,
     results,
     show,
     sweep,
@@ -65,6 +66,8 @@ app.command()(construct.construct)
 app.command()(verify.verify)
 app.command()(train.train)
 app.command()(sweep.sweep)
+app.command()(reproduce.reproduce)
+app.command()(reproduce.report)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)

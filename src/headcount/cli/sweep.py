@@ -128,7 +128,7 @@ def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: b
 
     with Store(path) as store:
         try:
-            with _stoppable() as stop, _crew(engine, cluster) as crew, _display() as show:
+            with stoppable() as stop, _crew(engine, cluster) as crew, _display() as show:
                 standing = run_sweep(plan, store, crew, asked.name, on_beat, stop)
         except KeyboardInterrupt:
             done = (
@@ -150,7 +150,7 @@ def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
 
 
 @contextmanager
-def _stoppable() -> Iterator[Stop]:
+def stoppable() -> Iterator[Stop]:
     """Let Ctrl-C and SIGTERM end the sweep after the steps under way, and at once when they come again."""
     from headcount.experiments.runner import Stop
 

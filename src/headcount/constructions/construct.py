@@ -96,6 +96,7 @@ def construct(
     sparsity: float | None = None,
     threshold: Threshold | None = None,
     context_length: int | None = None,
+    budget: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> KeyQuery:
@@ -104,8 +105,8 @@ def construct(
     With `key_dim` they are built at that width, unverified, with the paper's number of heads unless you give one;
     preconditions that fail are warned about. Without, a small width that `verify` confirms is found by doubling and
     bisection over one set of signatures (success need not be monotone in d_k, so a smaller one may exist), and without
-    `heads` over splits too. Softmax weights are confirmed on drawn contexts of `context_length`, kept in their notes.
-    Raises `NoSolution` when no width is confirmed.
+    `heads` over splits too; `budget` is the largest D_K that it tries. Softmax weights are confirmed on drawn contexts
+    of `context_length`, kept in their notes. Raises `NoSolution` when no width is confirmed.
 
     `threshold`: "paper" is the construction's own τ, "midpoint" lies halfway between the lowest edge and the highest
     non-edge, which takes a pass over all pairs. The default is "midpoint" in a search and "paper" otherwise.
@@ -124,12 +125,14 @@ def construct(
         raise InputError("sparsity belongs to Bernoulli signatures; leave it out, or choose signatures bernoulli")
     if context_length is not None and chosen != "softmax":
         raise InputError("context_length belongs to softmax; other weights are right in every context or in none")
+    if budget is not None and key_dim is not None:
+        raise InputError("budget ends a search, and with key_dim there is none; leave one of them out")
     sparsity = sparsity if sparsity is not None else (0.25 if chosen == "one-hot" else 0.05)
     threshold = threshold or ("midpoint" if key_dim is None else "paper")
     drawn = Signatures(signatures, sparsity, seed)
     request = Request(graph, table, chosen, inverse, drawn, threshold, context_length)
     if key_dim is None:
-        return _smallest(request, heads, progress or (lambda line: None))
+        return _smallest(request, heads, budget, progress or (lambda line: None))
     weights = request.build(key_dim, heads)
     if inverse == "transpose":
         warn_unmet(chosen, graph, table, key_dim, weights.heads, context_length)
@@ -154,12 +157,13 @@ def _choose(graph: Graph, table: Float[Tensor, "items d_model"]) -> str:
     return "compressive" if unit else "general-embedding"
 
 
-def _smallest(request: Request, heads: int | None, report: Callable[[str], None]) -> KeyQuery:
+def _smallest(request: Request, heads: int | None, budget: int | None, report: Callable[[str], None]) -> KeyQuery:
     """The smallest confirmed budget over the splits that come into question."""
     best: KeyQuery | None = None
     tried: list[str] = []
     for count in _splits(request) if heads is None else [heads]:
-        limit = _widest(request) if best is None else (best.budget - 1) // count
+        most = budget if best is None else best.budget - 1
+        limit = _widest(request) if most is None else min(_widest(request), most // count)
         tried.append(f"{count} × {limit}")
         best = (_narrowest(request, count, limit, report) if limit else None) or best
     if best is None:

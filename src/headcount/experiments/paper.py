@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
-from math import floor
+from math import floor, log
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,10 @@ Kind = Literal["setting", "result", "claim"]
 Value = int | float | bool | tuple[Any, ...]
 
 _DATA = Path(__file__).with_name("paper")
-_GUIDES: dict[str, TrainedLaw] = {"permutations": BUDGET, "regular": BUDGET_REGULAR}
+_GUIDES: dict[str, TrainedLaw] = {
+    "permutations": replace(BUDGET, slope=BUDGET.slope * log(2)),  # where the thresholds of wide points lie
+    "regular": BUDGET_REGULAR,
+}
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,10 @@ def budgets_for(
 ) -> tuple[int, ...]:
     """Give the budgets D_K = h·d_k tested for one head count: the one rule behind every grid.
 
-    They cover `span` times the budget of the guide, the paper's law, in steps of 10 % and of at least 1 in d_k. The
+    They cover `span` times the budget of the guide, in steps of 10 % and of at least 1 in d_k. The
     first is at most the lower end (or d_k = 1), the last at least the upper end, so every head count has one.
 
-    >>> budgets_for(64, 16, 4)  # the law says 19.8
+    >>> budgets_for(64, 16, 4)  # the guide says 19.8
     (4, 8, 12, 16, 20, 24, 28, 32)
     """
     low, high = span

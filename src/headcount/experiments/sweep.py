@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, get_args, runtime_checkable
@@ -68,11 +69,20 @@ class Together:
 
 
 @dataclass(frozen=True)
+class GridPart:
+    """One [grid] table."""
+
+    runs: tuple[RunSpec, ...]
+    paper: str | None = None  # the grid of the paper whose runs these are
+
+
+@dataclass(frozen=True)
 class SearchPart:
     """One [search] table: the grid that the search saves, and the F1 to reach."""
 
     runs: tuple[RunSpec, ...]
     level: float
+    paper: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +93,13 @@ class SweepFile:
     name: str
     engine: EngineName
     store: Path
-    runs: tuple[RunSpec, ...]  # of the grids, without repetitions
+    grids: tuple[GridPart, ...]
     searches: tuple[SearchPart, ...] = ()
+
+    @cached_property
+    def runs(self) -> tuple[RunSpec, ...]:
+        """Those of the grids, without repetitions."""
+        return tuple(dict.fromkeys(chain.from_iterable(part.runs for part in self.grids)))
 
     def plan(self) -> SweepPlan:
         """The plan of everything in it."""
@@ -125,12 +140,16 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     if engine not in get_args(EngineName):
         raise top.wrong(f"engine {engine!r} is unknown; use {', '.join(get_args(EngineName))}")
     store = path.parent / top.one("store", str, f"{name}.sqlite")
-    grids = chain.from_iterable(grid_runs(grid_table(*found)) for found in _tables(top, "grid"))
+    grids = tuple(_grid(*found) for found in _tables(top, "grid"))
     searches = tuple(_search(*found) for found in _tables(top, "search"))
-    runs = tuple(dict.fromkeys(islice(grids, MOST_RUNS + 1)))
-    if len(runs) + sum(len(part.runs) for part in searches) > MOST_RUNS:
+    if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
         raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
-    return SweepFile(path, name, engine, store, runs, searches)
+    return SweepFile(path, name, engine, store, grids, searches)
+
+
+def _grid(place: str, values: Any) -> GridPart:
+    table = grid_table(place, values)
+    return GridPart(tuple(dict.fromkeys(islice(grid_runs(table), MOST_RUNS + 1))), table.one("paper", str))
 
 
 def _search(place: str, values: Any) -> SearchPart:
@@ -140,7 +159,7 @@ def _search(place: str, values: Any) -> SearchPart:
         raise table.wrong(f"level {level} is not between 0 and 1; the paper uses 0.99")
     runs = tuple(dict.fromkeys(islice(grid_runs(table, by_law=True), MOST_RUNS + 1)))
     table.say(lambda: Searches(runs, level))
-    return SearchPart(runs, level)
+    return SearchPart(runs, level, table.one("paper", str))
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from headcount.errors import InputError
 from headcount.files import existing_file
 from headcount.theory.capacity import Holding, capacity
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import BUDGET, HEADS, TrainedLaw
+from headcount.theory.laws import HEADS, MEASURED_WIDE, TrainedLaw
 
 _CONFIGS = Path(__file__).with_name("configs")
 EXAMPLES = ("gpt2", "gpt3-175b", "llama-3-8b")
@@ -154,7 +154,7 @@ def audit_architecture(
     items: int | None = None,
     *,
     bits_per_parameter: float = 8,
-    law: TrainedLaw = BUDGET,
+    law: TrainedLaw = MEASURED_WIDE,
 ) -> Audit:
     """Say how many relations one layer holds by each law, and which split of its key budget the laws choose.
 
@@ -163,7 +163,7 @@ def audit_architecture(
 
     >>> audit = audit_architecture(example("gpt2"))
     >>> audit.split_heads, audit.split_key_dim
-    (96, 8)
+    (85, 9)
     """
     items = architecture.vocabulary if items is None else items
     holdings = capacity(

@@ -10,7 +10,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import check_bits, warren_bits
 from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
-from headcount.theory.laws import BUDGET, TrainedLaw
+from headcount.theory.laws import MEASURED_WIDE, TrainedLaw
 from headcount.theory.plan import Variant, law_reason, trained_split
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
@@ -39,7 +39,7 @@ def capacity(
     items: int | None = None,
     variant: Variant = "max",
     bits_per_parameter: float = 8,
-    law: TrainedLaw = BUDGET,
+    law: TrainedLaw = MEASURED_WIDE,
 ) -> list[Holding]:
     """Invert every law: how many relations m' a channel of this size holds.
 
@@ -51,7 +51,7 @@ def capacity(
 
     >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(768, 12, 64)][:3]
     [('bit budget', 'at most', 536492), ('sign patterns', 'at most', 1794449),
-     ('permutations', 'about', 45963)]
+     ('measured', 'about', 44289)]
     """
     groups = heads if kv_heads is None else kv_heads
     _check_channel(d_model, heads, key_dim, groups)

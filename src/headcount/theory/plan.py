@@ -13,7 +13,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import lower_bounds
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, MEASURED, MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw, own_law
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
 Variant = Literal["max", "softmax"]
@@ -67,14 +67,14 @@ def plan(
     max_degree: int | None = None,
     bits_per_parameter: float = 8,
     margin: float | None = None,
-    law: TrainedLaw = BUDGET,
+    law: TrainedLaw | None = None,
     dtype: str = "float32",
     context_length: int | None = None,
 ) -> Plan:
     """Plan a key–query budget; without `edges` the graph is a permutation of the items.
 
     With `context_length` the rows count the flops of a whole context too: projections and logits (Appendix C).
-    The paper's default law is followed by the one of its other fits that is nearest to these sizes, and by our own.
+    The first trained law is our own, or `law`; without `law` the paper's fits follow.
 
     >>> answer = plan(items=256, d_model=32)
     >>> trained = answer.row("trained law")
@@ -101,7 +101,7 @@ def plan(
         row("lower bound", bound.name, int(bound.budget), True, f"{bound.assumptions} ({bound.reference})")
         for bound in lower_bounds(items, edges, d_model, family=family, max_degree=max_degree, **options)
     ]
-    for fit in (law, *_other_fits(law, items, edges, d_model)):
+    for fit in [law] if law else [own_law(items, edges, d_model), *_fits_of_the_paper(items, edges, d_model)]:
         heads, key_dim = trained_split(items, edges, d_model, fit)
         interval = fit.interval_at(items, edges, d_model)
         reason = law_reason(fit, variant)
@@ -132,29 +132,26 @@ def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
     return "regular" if max_degree * items == edges else "bounded"
 
 
-def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw = BUDGET) -> tuple[int, int]:
-    """Split a trained law's budget into heads and width.
+def trained_split(items: int, edges: int, d_model: int, law: TrainedLaw | None = None) -> tuple[int, int]:
+    """Split a trained law's budget, by default our own law's, into heads and width.
 
     The heads follow the paper's line 1.65·m'/d_model − 6.64, but are never fewer than m'/d_model: below
     m'/d_model = 10 the line falls under that, and it reaches 1 at 4.6, where one head fails to train.
 
     >>> trained_split(64, 64, 16), trained_split(512, 512, 16)
-    ((4, 5), (40, 6))
+    ((4, 6), (46, 7))
     """
-    budget = law(items, edges, d_model)
+    budget = (law or own_law(items, edges, d_model))(items, edges, d_model)
     least = ceil(edges / d_model)
     key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
     return max(least, ceil(budget / key_dim)), key_dim
 
 
-def _other_fits(law: TrainedLaw, items: int, edges: int, d_model: int) -> list[TrainedLaw]:
-    """Eq. (32) beyond permutations; for these the fit without d_model = 16, where that is left out, and our own."""
-    if law is not BUDGET:
-        return []
+def _fits_of_the_paper(items: int, edges: int, d_model: int) -> list[TrainedLaw]:
+    """The main fit; Eq. (32) beyond permutations, and for these the fit without d_model = 16 where that is left out."""
     if edges > items:
-        return [BUDGET_REGULAR]
-    wide = [BUDGET_WIDE] if d_model > 16 else []
-    return [*wide, MEASURED_WIDE if d_model > 16 or items <= 64 else MEASURED]
+        return [BUDGET, BUDGET_REGULAR]
+    return [BUDGET, BUDGET_WIDE] if d_model > 16 else [BUDGET]
 
 
 def law_reason(law: TrainedLaw, variant: Variant) -> str:

@@ -1,0 +1,239 @@
+"""`headcount reproduce` and `headcount report`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice, progress_line
+from headcount.cli.sweep import stoppable
+from headcount.cli.watch import duration
+from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from headcount.experiments.evidence import Evidence
+    from headcount.experiments.forecast import Forecast
+    from headcount.experiments.reproduction import Making
+    from headcount.experiments.results_folder import ResultsFolder
+    from headcount.experiments.runner import Standing
+    from headcount.experiments.sweep import SweepFile
+    from headcount.report.figure import Claim
+
+_EVERY = 10.0  # seconds between plain lines
+
+
+class PresetOption(StrEnum):
+    quick = "quick"
+    paper = "paper"
+
+
+Only = Annotated[
+    str | None, typer.Option(help="Figures and tables, as in fig3,table1. [default: all]", show_default=False)
+]
+
+
+def reproduce(
+    preset: Annotated[
+        PresetOption, typer.Option(help="quick: minutes on two cores; paper: every run of the paper, on a GPU.")
+    ] = PresetOption.quick,
+    only: Only = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to fill. [default: results/PRESET]", show_default=False),
+    ] = None,
+    engine: Annotated[EngineOption, typer.Option(help="How to train.")] = EngineOption.auto,
+    json: Json = False,
+) -> None:
+    """Run the paper's experiments and write a report: every figure and table, ours beside the paper's.
+
+    Finished runs are in the folder's store within seconds. After an interrupt, a
+    crash or a kill, the same command goes on where it was.
+
+    \b
+    Examples:
+      headcount reproduce
+      headcount reproduce --only fig1,fig3,table1
+      headcount reproduce --preset paper --out results/paper
+    """
+    from headcount.experiments.presets import preset as read_preset
+    from headcount.experiments.presets import restricted
+    from headcount.experiments.reproduction import Making, write_manifest
+    from headcount.experiments.results_folder import ResultsFolder
+
+    names = _names(only)
+    folder = ResultsFolder(_made(out or Path("results") / preset.value))
+    whole = read_preset(preset.value)
+    _check_preset(folder, whole)
+    drawable = _drawing_is_possible()
+    sweep = restricted(whole, _needs(names)) if names else whole
+    command = f"headcount reproduce --preset {preset.value}" + (f" --only {','.join(names)}" if names else "")
+    making = Making(command, chosen_engine(engine.value))
+    files: list[Path] = []
+    judged: list[Claim] = []
+    try:
+        _train(sweep, folder, making)
+        write_manifest(whole, folder, making, names)
+        if drawable:
+            _bounds(folder, making, names)
+            with making.timed("report"):
+                judged, files = _draw(folder.evidence(), folder.path, names)
+        making.complete = True
+    except KeyboardInterrupt:
+        notice(f"interrupted; what is finished is in {folder.path}, and the same command goes on from there")
+        sys.exit(130)
+    finally:
+        if (folder.path / "runs.parquet").exists():
+            write_manifest(whole, folder, making, names)
+    _say(folder.path, judged, files, json, making)
+    if not drawable:
+        notice(f"altair and vl-convert are not installed, so nothing was drawn; elsewhere: headcount report {out}")
+
+
+def report(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="What reproduce has filled. [default: our own runs of the whole paper]", show_default=False
+        ),
+    ] = None,
+    only: Only = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write. [default: FOLDER, or results/report]", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw the report again from finished runs: without a folder from the paper-scale runs that came with headcount.
+
+    \b
+    Examples:
+      headcount report
+      headcount report results/quick --only fig3
+    """
+    from headcount.experiments.measured import MEASURED
+    from headcount.experiments.results_folder import ResultsFolder
+
+    names = _names(only)
+    source = ResultsFolder(folder) if folder else MEASURED
+    evidence = source.evidence()
+    target = _made(out or folder or Path("results/report"))
+    judged, files = _draw(evidence, target, names)
+    _say(target, judged, files, json)
+
+
+def _names(only: str | None) -> list[str]:
+    """The ids that were asked for, all of them known."""
+    names = [name.strip().lower() for name in (only or "").split(",") if name.strip()]
+    if only is not None and not names:
+        raise InputError("--only names nothing; write for instance --only fig3,table1")
+    if names:
+        _needs(names)
+    return list(dict.fromkeys(names))
+
+
+def _needs(names: Sequence[str]) -> list[Any]:
+    from headcount.report.figures import chosen_figures, needs
+
+    return needs(chosen_figures(names))
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be a folder ({error.strerror}); name another with --out") from None
+    return path
+
+
+def _check_preset(folder: ResultsFolder, sweep: SweepFile) -> None:
+    if folder.made() and (before := folder.manifest()["preset"]) != sweep.name:
+        raise InputError(f"{folder.path}: holds a reproduction with --preset {before}; name another folder with --out")
+
+
+def _drawing_is_possible() -> bool:
+    return all(find_spec(name) for name in ("altair", "vl_convert"))
+
+
+def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
+    from headcount.experiments.forecast import Forecast
+    from headcount.experiments.reproduction import run_preset
+    from headcount.experiments.runner import Here
+    from headcount.experiments.store import Store
+
+    with Store(folder.store) as store, stoppable() as stop:
+        notice(f"{sweep.name}: measuring this machine ({making.engine.name} engine)")
+        forecast = Forecast(sweep, making.engine, store)
+        notice(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
+        with _display(forecast) as show:
+            run_preset(sweep, folder, store, Here(making.engine), making, show, stop)
+
+
+def _bounds(folder: ResultsFolder, making: Making, names: Sequence[str]) -> None:
+    from headcount.experiments.reproduction import add_ceilings
+
+    if names and "bounds" not in names:
+        return
+    with progress_line() as tell:
+        add_ceilings(folder.evidence(), folder, making, tell)
+
+
+def _draw(evidence: Evidence, out: Path, names: Sequence[str]) -> tuple[list[Claim], list[Path]]:
+    from headcount.report.claims import claims
+    from headcount.report.figures import chosen_figures
+    from headcount.report.report_page import write_report
+
+    judged = claims(evidence)
+    with progress_line() as tell:
+        tell("drawing the report")
+        return judged, write_report(out, evidence, chosen_figures(names), judged)
+
+
+@contextmanager
+def _display(forecast: Forecast) -> Iterator[Callable[[Standing], None]]:
+    """Show how much is done and how long the rest will take: a bar on a terminal, a line now and then otherwise."""
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def line(now: Standing) -> None:
+            nonlocal last
+            if time.monotonic() - last > _EVERY:
+                last = time.monotonic()
+                left, share = forecast.left()
+                notice(f"{now.name}: {share:.0%}, about {duration(left)} left; {now.done:,} runs done")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task("", total=1.0, words="")
+
+        def move(now: Standing) -> None:
+            left, share = forecast.left()
+            words = f"{share:.0%}, {now.done:,} runs, about {duration(left)} left"
+            bar.update(job, description=now.name, completed=share, words=words)
+
+        yield move
+
+
+def _say(out: Path, judged: Sequence[Claim], files: Sequence[Path], json: bool, making: Making | None = None) -> None:
+    if json:
+        told: dict[str, Any] = {"folder": str(out), "files": [str(path) for path in files]}
+        told["claims"] = {claim.id: {"verdict": claim.verdict, "number": claim.number} for claim in judged}
+        emit(told | ({"seconds": making.seconds, "trained": making.trained} if making else {}), True)
+        return
+    for claim in judged:
+        typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
+        typer.echo(f"{'':22}{claim.number}")
+    if files:
+        typer.echo(f"Open {out / 'report.html'}")

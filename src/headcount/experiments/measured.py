@@ -1,0 +1,21 @@
+"""Results that came with headcount: the paper's experiments, run once at full scale, and how they were made.
+
+`measured/` holds what `headcount reproduce --preset paper` leaves in its folder, without the store.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from headcount.experiments.results_folder import ResultsFolder
+
+MEASURED = ResultsFolder(Path(__file__).with_name("measured"))
+
+
+@cache
+def measured_runs() -> pd.DataFrame:
+    """All runs of the preset `paper`, a row each."""
+    return MEASURED.runs()

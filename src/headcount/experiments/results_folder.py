@@ -1,0 +1,96 @@
+"""The folder of a reproduction: the runs, the ceilings and a manifest that says how they were made.
+
+runs.sqlite    the store, from which an interrupted reproduction goes on
+runs.parquet   the finished runs, a row each
+ceilings.csv   lower bounds and constructions at the same points
+manifest.json  preset, seeds, and for every time that it was run: command, commit, machine, versions, durations
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from headcount.errors import InputError
+from headcount.experiments.evidence import KEY, Evidence, gather
+from headcount.experiments.presets import preset
+from headcount.experiments.store import Store
+from headcount.files import replacing
+
+_COLUMNS = [*KEY, "budget", "steps", "value", "diverged", "threshold", "engine", "device", "seconds"]
+_SMALL = dict.fromkeys((*KEY[1:], "budget", "steps"), "int32") | {"seconds": "float32", "threshold": "float32"}
+_WHOLE = ["heads", "key_dim", "budget"]
+
+
+@dataclass(frozen=True)
+class ResultsFolder:
+    """A folder with the files above; any of them may still be missing."""
+
+    path: Path
+
+    @property
+    def store(self) -> Path:
+        return self.path / "runs.sqlite"
+
+    def runs(self) -> pd.DataFrame:
+        """The finished runs."""
+        return self._read("runs.parquet", pd.read_parquet)
+
+    def write_runs(self, store: Store) -> int:
+        """Take the runs from the store; returns how many."""
+        frame = store.frame().loc[:, _COLUMNS].astype(_SMALL)
+        with replacing(self.path / "runs.parquet") as temporary:
+            frame.to_parquet(temporary, index=False, compression="zstd")
+        return len(frame)
+
+    def ceilings(self) -> pd.DataFrame | None:
+        """Lower bounds and constructions, None where they have not been computed."""
+        if not (self.path / "ceilings.csv").exists():
+            return None
+        return self._read("ceilings.csv", pd.read_csv).astype(dict.fromkeys(_WHOLE, "Int64"))
+
+    def write_ceilings(self, table: pd.DataFrame) -> None:
+        """Keep them."""
+        with replacing(self.path / "ceilings.csv") as temporary:
+            table.to_csv(temporary, index=False)
+
+    def manifest(self) -> dict[str, Any]:
+        """How the results were made."""
+        return self._read("manifest.json", lambda path: json.loads(Path(path).read_text(encoding="utf-8")))
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Keep it."""
+        with replacing(self.path / "manifest.json") as temporary:
+            temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def made(self) -> list[dict[str, Any]]:
+        """Every time that the folder was worked on; none for a new one."""
+        return self.manifest()["made"] if (self.path / "manifest.json").exists() else []
+
+    def evidence(self) -> Evidence:
+        """Judge what is there."""
+        manifest = self.manifest()
+        return gather(self.runs(), preset(manifest["preset"]), self.ceilings(), _provenance(manifest))
+
+    def _read(self, name: str, read: Any) -> Any:
+        path = self.path / name
+        if not path.is_file():
+            raise InputError(f"{path}: is not there; fill the folder with: headcount reproduce --out {self.path}")
+        try:
+            return read(path)
+        except (ValueError, OSError) as error:
+            raise InputError(f"{path}: cannot be read ({error}); remove it and run headcount reproduce again") from None
+
+
+def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest in a few lines: what was run, and where, when and how most of it was made."""
+    made = manifest["made"]
+    main = max(made, key=lambda entry: entry["trained"])
+    last = {"date": made[-1]["date"], "seconds": sum(sum(entry["seconds"].values()) for entry in made)}
+    of_main = {name: main[name] for name in ("command", "commit", "machine", "device", "engine", "versions")}
+    return {"preset": manifest["preset"], "runs": manifest["runs"], "run_steps": manifest["run_steps"]} | last | of_main

@@ -1,0 +1,23 @@
+"""The figures of the paper, drawn from our evidence, and two of our own: `linear` and `bounds`."""
+
+from headcount.report.charts.bounds import bounds
+from headcount.report.charts.curves import fig1, fig5, fig6, fig9, fig11, linear
+from headcount.report.charts.heads import fig2, fig4, fig10, fig13
+from headcount.report.charts.thresholds import fig3, fig8, fig12
+
+__all__ = [
+    "bounds",
+    "fig1",
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "fig6",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+    "fig13",
+    "linear",
+]

@@ -1,0 +1,35 @@
+"""The paper's numbers beside ours, for every figure and table of the report.
+
+The paper's side comes from `headcount.experiments.paper`. What was not measured has no row. "In our interval" is said
+of 95 % intervals: of a fitted slope or intercept, of d_k* (what the intervals of D_K* and h* allow), of the growth of
+D_K* (what the intervals of its two ends allow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headcount.experiments.evidence import Evidence
+from headcount.report.comparisons.permutations import fig1, fig2, fig3, fig4, fig8, fig9, fig10
+from headcount.report.comparisons.tables import table1, table2
+from headcount.report.comparisons.variants import bounds, fig5, fig6, fig11, fig12, fig13, linear
+from headcount.report.figure import Comparison
+
+COMPARISONS: dict[str, Callable[[Evidence], list[Comparison]]] = {
+    "fig1": fig1,
+    "fig2": fig2,
+    "fig3": fig3,
+    "fig4": fig4,
+    "fig5": fig5,
+    "fig6": fig6,
+    "fig8": fig8,
+    "fig9": fig9,
+    "fig10": fig10,
+    "fig11": fig11,
+    "fig12": fig12,
+    "fig13": fig13,
+    "table1": table1,
+    "table2": table2,
+    "linear": linear,
+    "bounds": bounds,
+}

@@ -1,0 +1,79 @@
+"""Parts of the evidence and numbers of the paper, in the shape that readings need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from headcount.analysis.fits import LineFit
+from headcount.errors import InputError
+from headcount.experiments import paper
+from headcount.experiments.evidence import Evidence
+from headcount.report.words import paper_text
+
+
+def value(name: str) -> float:
+    """A number of the paper as a float."""
+    found = paper.number(name).value
+    assert isinstance(found, int | float)
+    return float(found)
+
+
+def pairs(name: str) -> tuple[tuple[int, int], ...]:
+    """A number of the paper that is a list of (m, d_model)."""
+    found = paper.number(name).value
+    assert isinstance(found, tuple)
+    return tuple((int(m), int(d)) for m, d in found)
+
+
+def whole(name: str) -> tuple[int, ...]:
+    """A number of the paper that is a list of whole numbers."""
+    found = paper.number(name).value
+    assert isinstance(found, tuple)
+    return tuple(int(item) for item in found)
+
+
+def said(name: str) -> str:
+    """A number of the paper as the report writes it."""
+    return paper_text(paper.number(name).value)
+
+
+LEVEL = value("protocol.level")
+
+
+def rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Columns as rows of plain values, None for what is missing."""
+    columns = ([None if pd.isna(entry) else entry for entry in table[name].tolist()] for name in names)
+    return zip(*columns, strict=True)
+
+
+def curves_on(evidence: Evidence, grid: str, **at: int | str) -> pd.DataFrame:
+    """The curves of a grid, without those that have no mean; an empty frame where there is none."""
+    return evidence.on(grid, "curves", **at).dropna(subset=["mean"])
+
+
+def by_heads_on(evidence: Evidence, grid: str) -> pd.DataFrame:
+    """The thresholds by head count of a grid."""
+    return evidence.on(grid, "by_heads")
+
+
+def passing(evidence: Evidence, grid: str) -> pd.DataFrame:
+    """The thresholds of a grid where some budget passed."""
+    table = evidence.on(grid, "thresholds")
+    return table.loc[table["central"].notna()]
+
+
+def by_point(curves: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
+    """The curves of every (m, d_model), in order."""
+    found = sorted(set(rows(curves, "items", "d_model")))
+    return [((m, d), curves.loc[(curves["items"] == m) & (curves["d_model"] == d)]) for m, d in found]
+
+
+def fitted(fit: Callable[..., LineFit], table: pd.DataFrame, **options: Any) -> LineFit | None:
+    """A fit, or None where the points are too few or do not vary."""
+    try:
+        return fit(table, **options)
+    except InputError:
+        return None

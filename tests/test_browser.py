@@ -1,0 +1,192 @@
+"""The report page in a real browser, without a network. `make test-browser` installs what this needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.small_report import small_claims, small_evidence, small_figures
+
+pytestmark = pytest.mark.browser
+
+_CHARTS = ("fig1", "fig2", "bars")
+_DRAWN = "[...document.querySelectorAll('.chart')].every(box => box.querySelector('svg .role-mark > *'))"
+_SETTLED = "new Promise(done => setTimeout(done, 200))"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        pytest.skip("playwright is not installed; `make browser` installs it")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no chromium; `make browser` installs Debian's")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def report(browser, tmp_path_factory) -> Path:
+    from headcount.report.report_page import write_report
+
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(folder, small_evidence(), small_figures(), small_claims(), formats=("svg",))[0]
+
+
+@pytest.fixture
+def opened(browser, report):
+    """Open the report at a width; what it asks of the network and the errors it logs fail the test at the end."""
+    contexts, asked, errors = [], [], []
+
+    def gate(route):
+        if route.request.url.startswith(("file:", "data:")):
+            route.continue_()
+        else:
+            asked.append(route.request.url)
+            route.abort()
+
+    def open_page(width: int = 1280, wait: bool = True, hash: str = "", **options):
+        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.route("**/*", gate)
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(report.as_uri() + hash)
+        if wait:
+            page.wait_for_function(_DRAWN)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert asked == []
+    assert errors == []
+
+
+def marks(page, chart: str) -> int:
+    """How many points and line ends a chart shows."""
+    return page.evaluate(f"document.querySelectorAll(\"[data-id='{chart}'] .mark-symbol.role-mark > path\").length")
+
+
+def choose(page, name: str, value: str) -> None:
+    page.select_option(f"select[name={name}]", value)
+    page.evaluate(_SETTLED)
+
+
+def test_filters_change_the_charts(opened):
+    page = opened()
+    before = {chart: marks(page, chart) for chart in _CHARTS}
+    curves = small_evidence().curves
+    assert before["fig1"] == len(curves)
+    choose(page, "h", "1")
+    assert marks(page, "fig1") == len(curves.query("heads == 1"))
+    choose(page, "m", "64")
+    assert marks(page, "fig1") == len(curves.query("heads == 1 and items == 64"))
+    assert page.inner_text("#fig1 .note") == "Shown: m = 64, h = 1."
+    assert page.inner_text("#bars .note") == "This chart has no such filter."
+    assert page.inner_text(".filters output") == "2 of 3 charts have such points"
+    assert page.url.endswith("#m=64&h=1")
+    page.click("button[type=reset]")
+    page.evaluate(_SETTLED)
+    assert {chart: marks(page, chart) for chart in _CHARTS} == before
+    assert not page.is_visible("#fig1 .note")
+
+
+def test_a_filter_without_data_says_so(opened):
+    page = opened()
+    choose(page, "h", str(int(small_evidence().curves["heads"].max())))
+    choose(page, "m", "64")
+    choose(page, "d_model_", "16")
+    assert page.inner_text("#fig2 .note").startswith("No point here has m = 64, d_model = 16, h = ")
+
+
+def test_a_link_carries_the_filter(opened):
+    page = opened(hash="#h=1&m=128", wait=False)
+    page.wait_for_function("!document.querySelector('.chart[aria-busy]')")
+    assert page.input_value("select[name=m]") == "128"
+    assert marks(page, "fig1") == len(small_evidence().curves.query("heads == 1 and items == 128"))
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_no_page_scrolls_sideways(opened, width):
+    page = opened(width)
+    page.evaluate(_SETTLED)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for chart in _CHARTS:
+        box = page.locator(f"[data-id={chart}] svg").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
+def test_a_phone_sees_one_column(opened):
+    page = opened(390)
+    page.evaluate(_SETTLED)
+    shape = "[data-id={}] svg"
+    for chart in ("fig1", "fig2"):
+        box = page.locator(shape.format(chart)).bounding_box()
+        assert box["height"] > box["width"]
+        drawn = float(page.get_attribute(shape.format(chart), "width"))
+        assert box["width"] == pytest.approx(drawn, rel=0.1)  # narrowed, not shrunk: the letters keep their size
+
+
+def test_turning_the_phone_draws_anew(opened):
+    page = opened(390)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.wait_for_function("document.querySelector('[data-id=fig1] svg').getBoundingClientRect().width > 600")
+
+
+def test_a_point_tells_its_numbers(opened):
+    page = opened()
+    page.locator("[data-id=fig1] .mark-symbol.role-mark > path").first.hover(force=True)
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert "runs" in page.inner_text("#vg-tooltip-element")
+
+
+def test_printing_has_every_chart(opened, tmp_path):
+    """Printed at once, before the charts further down were drawn for the screen."""
+    page = opened(390, wait=False)
+    path = tmp_path / "report.pdf"
+    page.pdf(path=str(path), format="A4")
+    assert page.evaluate(_DRAWN)
+    content = path.read_bytes()
+    pages = len(re.findall(rb"/Type\s*/Page\b", content))
+    assert pages >= 1 + len(small_figures())
+    operators = b"".join(_streams(content))
+    assert operators.count(b" l\n") + operators.count(b" c\n") > len(small_evidence().curves)
+
+
+def test_without_scripts_there_are_pictures(opened):
+    page = opened(java_script_enabled=False, wait=False)
+    page.wait_for_load_state("load")
+    pictures = page.locator(".card img")
+    assert pictures.count() == len(_CHARTS)
+    box = pictures.first.bounding_box()
+    assert box is not None
+    assert box["width"] > 300
+    assert not page.is_visible(".filters")
+    assert not page.is_visible(".chart")
+
+
+def test_the_dark_keeps_charts_on_white(opened):
+    page = opened(color_scheme="dark")
+    colour = "getComputedStyle(document.querySelector('{}')).backgroundColor"
+    assert page.evaluate(colour.format(".card")) == "rgb(255, 255, 255)"
+    assert page.evaluate(colour.format("body")) != "rgb(255, 255, 255)"
+
+
+def _streams(content: bytes):
+    for found in re.finditer(rb"stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL):
+        try:
+            yield zlib.decompress(found[1])
+        except zlib.error:
+            continue

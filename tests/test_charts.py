@@ -1,0 +1,238 @@
+"""The charts of the report: they compile, they hold the evidence's numbers, and the page's filters work on them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from itertools import product
+from math import exp, log2
+
+import pandas as pd
+import pytest
+import vl_convert
+
+from headcount.analysis.curves import curves
+from headcount.analysis.laws import budget_fit, regular_fit
+from headcount.analysis.thresholds import thresholds, thresholds_by_heads
+from headcount.errors import InputError
+from headcount.experiments.evidence import Evidence
+from headcount.report import charts
+
+BASE = [(64, 16), (64, 32), (128, 16), (128, 32), (256, 32)]
+GRIDS = {  # variant, points, degrees
+    "base": ("max", BASE, [1]),
+    "diagonal": ("max", [(128, 16), (256, 32), (512, 64)], [1]),
+    "extreme": ("max", [(512, 16)], [1]),
+    "regular": ("max", [(128, 32)], [1, 2, 4]),
+    "softmax": ("softmax", [(64, 32), (128, 32)], [1]),
+    "value": ("value", [(64, 16), (64, 32)], [1]),
+    "linear": ("sum", [(64, 16), (128, 32)], [1]),
+}
+ALL = pytest.mark.parametrize("name", charts.__all__)
+
+
+def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.DataFrame:
+    """Runs of a grid; F1 rises with the budget, and one head stays below the level where m ≥ 4·d_model."""
+    variant, points, degrees = GRIDS[grid]
+    rows = []
+    for (items, d_model), degree, count, step, seed in product(points, degrees, heads, range(1, 7), range(seeds)):
+        need = degree * items * log2(items) / d_model
+        key_dim = max(1, round(step * need / 4 / count))
+        top = 0.7 if count == 1 and items >= 4 * d_model else 1.0
+        value = top / (1 + exp(-10 * (count * key_dim / need - 0.4))) - 0.001 * seed
+        split = {"heads": count, "key_dim": key_dim, "budget": count * key_dim, "seed": seed}
+        point = {"variant": variant, "degree": degree, "items": items, "d_model": d_model}
+        rows.append(point | split | {"value": value, "diverged": None})
+    return pd.DataFrame(rows).drop_duplicates(["degree", "items", "d_model", "heads", "budget", "seed"])
+
+
+def _evidence(**options) -> Evidence:
+    runs = {grid: _runs(grid, **options) for grid in GRIDS}
+    judged = {grid: frame for grid, frame in runs.items() if grid != "value"}
+    seeds = {grid: frame["seed"].nunique() for grid, frame in runs.items()}
+    bounds = [(64, 16, "lower bound", "margin", 2), (64, 16, "construction", "as printed", None)]
+    bounds += [(64, 16, "construction", "pseudo-inverse", 64), (512, 64, "lower bound", "margin", 6)]
+    ceilings = pd.DataFrame(bounds, columns=["items", "d_model", "kind", "name", "budget"]).assign(degree=1)
+    return Evidence(
+        pd.concat([curves(frame).assign(grid=grid) for grid, frame in runs.items()], ignore_index=True),
+        pd.concat(
+            [thresholds(frame).assign(grid=grid, runs=seeds[grid]) for grid, frame in judged.items()], ignore_index=True
+        ),
+        pd.concat([thresholds_by_heads(frame).assign(grid=grid) for grid, frame in judged.items()], ignore_index=True),
+        ceilings.astype({"budget": "Int64"}),
+    )
+
+
+@pytest.fixture(scope="module")
+def full() -> Evidence:
+    return _evidence()
+
+
+@pytest.fixture(scope="module")
+def reduced() -> Evidence:
+    """One seed, one head count: no intervals, points where nothing passed, one of them without curves."""
+    whole = _evidence(seeds=1, heads=(1,))
+    gone = (whole.curves["items"] == 128) & (whole.curves["d_model"] == 16)
+    return replace(whole, curves=whole.curves.loc[~gone].reset_index(drop=True))
+
+
+_DRAWN: dict[tuple[str, int], tuple[Evidence, dict]] = {}  # Altair takes long to validate; the evidence keeps its id
+
+
+def _spec(name: str, evidence: Evidence, **signals: int) -> dict:
+    key = (name, id(evidence))
+    if key not in _DRAWN:
+        _DRAWN[key] = (evidence, getattr(charts, name)(evidence).to_dict())
+    spec = deepcopy(_DRAWN[key][1])
+    for param in spec["params"]:
+        param["value"] = signals.get(param["name"])
+    return spec
+
+
+def _rows(spec: dict) -> pd.DataFrame:
+    """The rows that the top level of a chart draws."""
+    return pd.DataFrame(spec["datasets"][spec["data"]["name"]])
+
+
+def _lines(spec: dict) -> pd.DataFrame:
+    """The ends of the lines of laws."""
+    return next(pd.DataFrame(rows) for rows in spec["datasets"].values() if "law" in rows[0])
+
+
+def _marks(spec: dict, kind: str) -> int:
+    """How many marks of a kind the drawn chart has, legends and titles apart."""
+
+    def count(node: dict) -> int:
+        if str(node.get("role", "")).startswith(("legend", "title", "axis")):
+            return 0
+        own = len(node["items"]) if node.get("marktype") == kind else 0
+        return own + sum(count(child) for child in node.get("items", []))
+
+    return count(vl_convert.vegalite_to_scenegraph(spec)["scenegraph"])
+
+
+@ALL
+@pytest.mark.parametrize("which", ["full", "reduced"])
+def test_charts_are_drawn(name, which, request):
+    spec = _spec(name, request.getfixturevalue(which))
+    assert "<path" in vl_convert.vegalite_to_svg(spec)
+
+
+@ALL
+def test_nothing_to_draw_is_one_sentence(name, full):
+    frames = {part: getattr(full, part).iloc[:0] for part in ("curves", "thresholds", "by_heads", "ceilings")}
+    with pytest.raises(InputError, match="nothing to draw"):
+        getattr(charts, name)(Evidence(**frames))
+
+
+def test_curves_do_not_need_thresholds(full):
+    bare = replace(full, thresholds=pd.DataFrame(columns=full.thresholds.columns))
+    for name in ("fig1", "fig5", "fig9", "linear", "bounds"):
+        assert len(_rows(_spec(name, bare)))
+
+
+@ALL
+def test_filters_stand_at_the_top_and_select(name, full):
+    spec = _spec(name, full)
+    names = [param["name"] for param in spec["params"]]
+    assert names == (["m", "d_model_"] if name == "bounds" else ["m", "d_model_", "h"])
+    assert [step["filter"] for step in spec["transform"]][:2] == [
+        "m == null || datum.items == m",
+        "d_model_ == null || datum.d_model == d_model_",
+    ]
+    assert all(param["value"] is None for param in spec["params"])
+
+
+@pytest.mark.parametrize(
+    ("name", "signals", "query"),
+    [
+        ("fig1", {"h": 4}, "heads == 4"),
+        ("fig9", {"m": 64}, "items == 64"),
+        ("fig9", {"m": 128, "d_model_": 32, "h": 8}, "items == 128 and d_model == 32 and heads == 8"),
+        ("fig9", {"m": 7}, "items == 7"),
+        ("fig6", {"d_model_": 32}, "d_model == 32"),
+        ("fig3", {"d_model_": 16}, "d_model == 16"),
+        ("fig2", {"m": 128}, "items == 128"),
+        ("fig12", {"h": 8}, "heads == 8"),
+    ],
+)
+def test_filters_leave_the_points_that_they_name(name, signals, query, full):
+    spec = _spec(name, full, **signals)
+    assert _marks(spec, "symbol") == len(_rows(spec).query(query))
+
+
+def test_curves_are_those_of_the_evidence(full):
+    ours = full.on("base", items=256, d_model=32)
+    drawn = _rows(_spec("fig1", full))
+    assert drawn[["heads", "budget", "mean", "low", "high", "runs"]].to_numpy() == pytest.approx(
+        ours[["heads", "budget", "mean", "low", "high", "runs"]].to_numpy()
+    )
+    assert (drawn["heads"] * drawn["key_dim"] == drawn["budget"]).all()
+    panels = {name: _rows(_spec(name, full))["panel"].nunique() for name in ("fig5", "fig6", "fig9", "fig11", "linear")}
+    assert panels == {"fig5": 2, "fig6": 2, "fig9": len(BASE), "fig11": 2, "linear": 4}
+
+
+def test_softmax_panels_show_the_threshold_of_max(full):
+    stars = _rows(_spec("fig5", full)).groupby(["items", "d_model"])["star"].first()
+    known = full.on("base", "thresholds").set_index(["items", "d_model"])["central"]
+    assert stars.to_dict() == {point: known[point] for point in stars.index}
+
+
+def test_fig3_holds_the_thresholds_and_the_lines(full):
+    spec = _spec("fig3", full)
+    table = full.law_points()
+    drawn = _rows(spec)
+    assert drawn["central"].tolist() == table["central"].tolist()
+    assert drawn["low"].tolist() == table["optimistic"].tolist()
+    assert drawn["high"].tolist() == table["conservative"].tolist()
+    assert drawn["x"].tolist() == pytest.approx(
+        [m * log2(m) / d for m, d in zip(table["items"], table["d_model"], strict=True)]
+    )
+    ends = _lines(spec).assign(slope=lambda rows: rows["height"] / rows["end"])
+    expected = [budget_fit(table).slope, budget_fit(table, wide=True).slope, 1.19, 0.966]
+    assert ends["slope"].tolist() == pytest.approx([slope for slope in expected for _ in range(2)])
+
+
+def test_other_laws_are_drawn_from_their_fits(full):
+    ends = _lines(_spec("fig12", full)).drop_duplicates("law")
+    slopes = (ends["height"] / ends["end"]).tolist()
+    assert slopes == pytest.approx([regular_fit(full.on("regular", "thresholds")).slope, 0.46])
+    paper = _lines(_spec("fig10", full)).iloc[-1]
+    assert paper["height"] == pytest.approx(1.65 * paper["end"] - 6.64)
+
+
+def test_too_few_points_leave_the_papers_line_alone(full):
+    one = full.thresholds["items"] == 64
+    spec = _spec("fig10", replace(full, thresholds=full.thresholds.loc[one]))
+    assert [name.split(":")[0] for name in _lines(spec)["law"].unique()] == ["paper"]
+
+
+def test_the_diagonal_and_the_table_join_grids(full):
+    assert _rows(_spec("fig4", full))["items"].tolist() == [128, 256, 512]
+    cells = _rows(_spec("fig8", full))
+    assert sorted(zip(cells["items"], cells["d_model"], strict=True)) == sorted({*BASE, (512, 64), (512, 16)})
+    first = full.on("base", "thresholds").iloc[0]
+    texts = [first[name] for name in ("central", "optimistic", "conservative")]
+    assert cells.loc[0, ["middle", "lower", "upper"]].tolist() == [str(number) for number in texts]
+
+
+def test_what_did_not_pass_is_marked(reduced):
+    """One head fails at (64, 16): an arrow at the largest tested budget, a cross for h*, a cell that says so."""
+    tested = reduced.on("base", items=64, d_model=16)["budget"].max()
+    drawn = _rows(_spec("fig3", reduced)).query("items == 64 and d_model == 16").iloc[0]
+    assert pd.isna(drawn["central"])
+    assert drawn[["open", "low", "high", "interval"]].tolist() == [True, tested, tested, f"> {tested}"]
+    unknown = _rows(_spec("fig3", reduced)).query("items == 128 and d_model == 16").iloc[0]  # no curves
+    assert unknown["interval"] == "none"
+    for name, mark in {"fig2": "cross", "fig3": "arrow", "fig10": "cross", "fig12": "arrow", "fig13": "cross"}.items():
+        assert mark in str(_spec(name, reduced)["title"]["subtitle"]), name
+    cell = _rows(_spec("fig8", reduced)).query("items == 64 and d_model == 16").iloc[0]
+    assert cell[["middle", "lower", "upper"]].tolist() == ["none", "", f"> {tested}"]
+
+
+def test_bounds_holds_all_three_kinds(full):
+    drawn = _rows(_spec("bounds", full)).query("items == 64")
+    trained = full.on("base", "thresholds", items=64, d_model=16)["central"][0]
+    budgets = drawn.set_index("name")["budget"]
+    assert budgets.dropna().to_dict() == {"margin": 2, "pseudo-inverse": 64, "trained D_K*": trained}
+    assert pd.isna(budgets["as printed"])

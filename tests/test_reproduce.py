@@ -1,0 +1,252 @@
+"""Presets, evidence, the results folder, the forecast, and `headcount reproduce` and `report` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from headcount.analysis.curves import curves
+from headcount.analysis.thresholds import thresholds, thresholds_by_heads
+from headcount.errors import InputError
+from headcount.experiments import paper
+from headcount.experiments.evidence import COLUMNS, KEY, Evidence, gather
+from headcount.experiments.forecast import expected_runs
+from headcount.experiments.measured import MEASURED, measured_runs
+from headcount.experiments.presets import PRESETS, Need, preset, restricted
+from headcount.experiments.results_folder import ResultsFolder
+from headcount.experiments.store import Store
+from headcount.report.figures import FIGURES, chosen_figures, needs
+
+from .measured import base_runs
+
+# Presets
+
+
+def test_the_paper_preset_is_every_grid_and_the_quick_one_a_part_of_it():
+    whole, quick = preset("paper"), preset("quick")
+    assert PRESETS == ("quick", "paper")
+    assert {part.paper for part in whole.grids} == set(paper.grids())
+    assert all(set(part.runs) == set(paper.runs(str(part.paper))) for part in whole.grids)
+    asked = {spec for part in (*quick.grids, *quick.searches) for spec in part.runs}
+    assert asked < set(whole.runs)
+    searched = {(spec.items, spec.d_model) for spec in quick.searches[0].runs}
+    assert len(searched) >= 8
+    assert {spec.degree for spec in quick.searches[1].runs} == {1, 2, 4}
+    with pytest.raises(InputError, match="use quick or paper"):
+        preset("fast")
+
+
+def test_a_part_of_a_preset_has_the_runs_of_its_figures():
+    whole = preset("paper")
+    first = restricted(whole, needs(chosen_figures(["fig1"])))
+    assert [part.paper for part in first.grids] == ["base"]
+    assert {(spec.items, spec.d_model) for spec in first.runs} == {(256, 32)}
+    two = restricted(whole, needs(chosen_figures(["fig6", "fig13"])))
+    assert {part.paper for part in two.grids} == {"value", "regular"}
+    assert not restricted(whole, needs(chosen_figures(["table2"]))).runs
+    some = restricted(whole, [Need("regular", degrees=(2, 4))])
+    assert {spec.degree for spec in some.runs} == {2, 4}
+
+
+def test_every_grid_is_shown_by_a_figure():
+    assert {grid for figure in FIGURES for grid in figure.grids} == set(paper.grids())
+    assert [figure.id for figure in FIGURES][:6] == ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"]
+    with pytest.raises(InputError, match="did you mean 'fig3'"):
+        chosen_figures(["figure3"])
+
+
+# Evidence
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return MEASURED.evidence()
+
+
+def test_evidence_of_the_measured_runs_is_the_analysis_of_each_grid(evidence):
+    runs = base_runs()
+    names = ["items", "d_model"]
+    found = evidence.on("base", "thresholds").sort_values(names, ignore_index=True)
+    expected = thresholds(runs)
+    for column in ("central", "optimistic", "conservative", "heads", "heads_low", "heads_high"):
+        assert found[column].tolist() == expected[column].tolist()
+    assert found["runs"].tolist() == [10] * 12
+    assert len(evidence.on("base")) == len(curves(runs))
+    assert len(evidence.on("base", "by_heads")) == len(thresholds_by_heads(runs))
+    assert evidence.on("value", "thresholds").empty  # errors have no F1 threshold
+    for name, columns in COLUMNS.items():
+        assert getattr(evidence, name).columns.tolist() == columns
+    assert evidence.provenance["runs"] == len(measured_runs()) == 20_630
+
+
+def test_law_points_are_the_base_grid_and_the_second_point_of_compression_32(evidence):
+    table = evidence.law_points()
+    assert len(table) == 13
+    assert (1024, 32) in set(zip(table["items"], table["d_model"], strict=True))
+
+
+def test_a_search_gives_the_thresholds_of_the_whole_grid(evidence):
+    quick = preset("quick")
+    asked = expected_runs(quick)
+    keys = pd.DataFrame([[getattr(spec, name) for name in KEY] for spec in asked], columns=KEY)
+    found = gather(keys.merge(measured_runs(), on=KEY), quick)
+    for grid in ("base", "regular"):
+        for _, row in found.on(grid, "thresholds").iterrows():
+            at = {name: row[name] for name in ("items", "d_model", "degree")}
+            full = evidence.on(grid, "thresholds", **at).iloc[0]
+            for column in ("central", "optimistic", "conservative", "heads", "heads_low", "heads_high"):
+                assert row[column] == full[column], (at, column)
+    assert len(found.on("base", "thresholds")) == 10
+    three = {(64, 16), (128, 32), (256, 32)}
+    assert set(found.on("base")[["items", "d_model"]].itertuples(index=False, name=None)) == three
+
+
+def test_points_with_a_missing_run_are_left_out():
+    whole = preset("paper")
+    part = replace(whole, grids=tuple(part for part in whole.grids if part.paper == "value"))
+    runs = measured_runs()
+    at = (runs["variant"] == "value") & (runs["d_model"] == 16)
+    lost = runs.drop(index=runs[at].index[0])
+    assert set(gather(lost, part).curves["d_model"]) == {32}
+    assert set(gather(runs, part).curves["d_model"]) == {16, 32}
+    empty = gather(runs.iloc[:0], whole)
+    assert all(getattr(empty, name).empty for name in ("curves", "thresholds", "by_heads", "ceilings"))
+
+
+# Forecast
+
+
+def test_the_forecast_asks_for_what_a_search_asks():
+    part = restricted(preset("quick"), needs(chosen_figures(["fig12"])))
+    asked = expected_runs(part)
+    assert 0 < len(asked) < 0.3 * len({spec for one in part.searches for spec in one.runs})
+    known = {tuple(row[:-1]): row[-1] for row in measured_runs()[[*KEY, "steps"]].itertuples(index=False, name=None)}
+    assert all(steps == known[tuple(getattr(spec, name) for name in KEY)] for spec, steps in asked.items())
+
+
+# The folder
+
+
+def test_a_folder_says_what_it_lacks(tmp_path):
+    folder = ResultsFolder(tmp_path)
+    assert folder.made() == []
+    assert folder.ceilings() is None
+    with pytest.raises(InputError, match=r"manifest.json: is not there; fill the folder with: headcount reproduce"):
+        folder.evidence()
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"manifest.json: cannot be read"):
+        folder.evidence()
+
+
+def test_measured_results_say_how_they_were_made():
+    made = MEASURED.manifest()["made"]
+    assert sum(entry["trained"] for entry in made) == 20_630
+    for entry in made:
+        assert entry["device"] == "NVIDIA H200"
+        assert {"command", "commit", "date", "seconds", "versions", "machine", "engine"} <= set(entry)
+
+
+# The commands
+
+
+def headcount(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headcount", *words], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+
+
+ONLY = ("--only", "fig6,table2", "--out", "here", "--engine", "native")
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory) -> Path:
+    """A reproduction of two parts, killed on the way and run again."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    words = [sys.executable, "-m", "headcount", "reproduce", *ONLY]
+    first = subprocess.Popen(words, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    store = folder / "here" / "runs.sqlite"
+    while first.poll() is None and not (store.exists() and _stored(store)):
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    stored = _stored(store)
+    second = headcount("reproduce", *ONLY, "--json", cwd=folder)
+    assert second.returncode == 0, second.stderr
+    (folder / "told.json").write_text(json.dumps(json.loads(second.stdout) | {"stored": stored}))
+    return folder / "here"
+
+
+def _stored(path: Path) -> int:
+    """How many runs a store has that another process may be making."""
+    try:
+        with Store(path, read_only=True) as store:
+            return len(store)
+    except InputError:
+        return 0
+
+
+def test_a_killed_reproduction_goes_on(reproduced):
+    told = json.loads((reproduced.parent / "told.json").read_text())
+    folder = ResultsFolder(reproduced)
+    asked = restricted(preset("quick"), needs(chosen_figures(["fig6", "table2"]))).runs
+    assert len(folder.runs()) == len(asked)
+    assert told["stored"] > 0
+    assert told["stored"] + told["trained"] == len(asked)
+    manifest = folder.manifest()
+    assert manifest["preset"] == "quick"
+    assert manifest["only"] == ["fig6", "table2"]
+    assert manifest["seeds"] == [0, 1, 2]
+    assert manifest["made"][-1]["complete"]
+    assert set(manifest["made"][-1]["seconds"]) == {"runs", "report"}
+    assert str(reproduced) not in json.dumps(manifest)  # no machine's paths
+
+
+def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
+    told = json.loads((reproduced.parent / "told.json").read_text())
+    names = {Path(path).name for path in told["files"]}
+    assert {"report.html", "fig6.png", "fig6.svg", "fig6.pdf", "table2.csv"} <= names
+    assert all((reproduced.parent / path).stat().st_size > 100 for path in told["files"])
+    page = (reproduced / "report.html").read_text()
+    assert "headcount reproduce --preset quick --only fig6" in page
+    assert told["claims"]["C4"]["verdict"] == "not measured"
+    evidence = ResultsFolder(reproduced).evidence()
+    one = evidence.on("value", heads=1)["mean"].min()
+    assert one > 1.2 * evidence.on("value", heads=8)["mean"].min()  # Fig. 6: one head plateaus
+    assert math.isfinite(one)
+
+
+def test_a_second_time_trains_nothing(reproduced):
+    again = headcount("reproduce", *ONLY, "--json", cwd=reproduced.parent)
+    assert json.loads(again.stdout)["trained"] == 0
+    drawn = headcount("report", "here", "--only", "fig6", "--out", "drawn", "--json", cwd=reproduced.parent)
+    files = json.loads(drawn.stdout)["files"]
+    assert sorted(Path(path).suffix for path in files) == [".html", ".pdf", ".png", ".svg"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("reproduce", "--only", "fig33"), "'fig33' is no figure or table of the report; did you mean 'fig3'?"),
+        (("reproduce", "--only", ","), "--only names nothing"),
+        (("reproduce", "--out", "file"), "file: cannot be a folder"),
+        (("reproduce", "--preset", "paper", "--out", "here"), "holds a reproduction with --preset quick"),
+        (("report", "nowhere"), "nowhere/manifest.json: is not there"),
+    ],
+)
+def test_bad_input_is_one_sentence(reproduced, words, says):
+    (reproduced.parent / "file").touch()
+    ended = headcount(*words, cwd=reproduced.parent)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not os.path.exists(reproduced.parent / "nowhere")
