@@ -147,8 +147,13 @@ def test_turning_the_phone_draws_anew(opened):
 
 def test_a_point_tells_its_numbers(opened):
     page = opened()
-    page.locator("[data-id=fig1] .mark-symbol.role-mark > path").first.hover(force=True)
-    page.wait_for_selector("#vg-tooltip-element.visible")
+    point = page.locator("[data-id=fig1] .mark-symbol.role-mark > path").first
+    for _ in range(20):  # a pointer that arrives while the page still moves is not noticed
+        page.mouse.move(0, 0)
+        point.hover(force=True)
+        page.wait_for_timeout(200)
+        if page.locator("#vg-tooltip-element.visible").count():
+            break
     assert "runs" in page.inner_text("#vg-tooltip-element")
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from headcount.experiments.measured import MEASURED
+from headcount.report.claims import claims
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -69,3 +72,14 @@ def test_every_numbered_item_of_the_paper_is_on_the_map():
     for kind, numbers in items.items():
         for number in numbers:
             assert re.search(rf"{kind} {re.escape(number)}\b(?!\.\d)", text), f"{kind} {number}"
+
+
+def test_the_readme_judges_the_claims_as_the_report_does():
+    judged = {claim.id: claim for claim in claims(MEASURED.evidence())}
+    rows = re.findall(r"^\| (C\d+) [^|]*\| ([\w ]+?) \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert [name for name, _, _ in rows] == list(judged)
+    for name, verdict, number in rows:
+        assert verdict == judged[name].verdict
+        ours = re.sub(r"\([^)]*\)", "", number)  # in brackets stand the paper's
+        told = re.findall(r"−?\d+(?:\.\d+)?", judged[name].number)
+        assert set(re.findall(r"−?\d+(?:\.\d+)?", ours)) <= set(told), (name, number, told)

@@ -48,7 +48,7 @@ def _format(out: str | os.PathLike[str], form: str | None) -> str:
     if chosen not in get_args(Format):
         raise InputError(f"{out}: unknown format {chosen!r}; choose {', '.join(get_args(Format))}")
     if chosen == "parquet" and not (find_spec("pyarrow") or find_spec("fastparquet")):
-        raise InputError(f"{out}: parquet needs pyarrow; pip install 'headcount[parquet]', or choose csv or jsonl")
+        raise InputError(f"{out}: parquet needs pyarrow; pip install pyarrow, or choose csv or jsonl")
     return chosen
 
 
