@@ -88,8 +88,9 @@ class World:
         whole = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
         by_heads = pd.DataFrame([row for point in self.points for row in point.by_heads()])
         table = pd.DataFrame([point.threshold() for point in self.points])
-        names = ["items", "d_model", "degree", "kind", "name", "budget"]
-        ceilings = pd.DataFrame(list(self.ceilings), columns=pd.Index(names)).astype({"budget": "Int64"})
+        names = ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"]
+        split = [(*row[:5], *_split_of(*row[:4], row[5]), row[5]) for row in self.ceilings]
+        ceilings = _whole(pd.DataFrame(split, columns=pd.Index(names)), names[5:])
         return Evidence(pd.DataFrame(curves), _nullable(table, whole), _nullable(by_heads, whole[:5]), ceilings)
 
     def _value_curves(self) -> Iterable[dict[str, object]]:
@@ -99,6 +100,17 @@ class World:
                 for step, error in enumerate(errors, start=1):
                     ends = {"mean": error, "low": error - 0.01, "high": error + 0.01, "runs": 3, "diverged": 0}
                     yield key | {"heads": heads, "budget": 16 * step} | ends
+
+
+def _split_of(items: int, d_model: int, degree: int, kind: str, budget: int | None) -> tuple[int | None, int | None]:
+    """One head an edge where a construction has D_K = m', else one head."""
+    if kind != "construction" or budget is None:
+        return None, None
+    return (budget, 1) if budget == items * degree else (1, budget)
+
+
+def _whole(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    return table.astype(dict.fromkeys(names, "Int64"))
 
 
 def _nullable(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -150,7 +162,11 @@ ERRORS = {
     16: {1: [0.9, 0.8, 0.8, 0.8], 4: [0.9, 0.6, 0.3, 0.2], 8: [0.9, 0.5, 0.3, 0.2], 16: [1.0, 0.6, 0.3, 0.2]},
     32: {1: [0.9, 0.5, 0.25, 0.23], 4: [0.9, 0.4, 0.25, 0.2], 8: [0.9, 0.4, 0.25, 0.21], 16: [1.0, 0.6, 0.3, 0.25]},
 }
-CEILINGS = ((64, 16, 1, "lower bound", "Warren", 2), (64, 16, 1, "construction", "pseudo-inverse", 90))
+CEILINGS = (
+    (64, 16, 1, "lower bound", "Warren", 2),
+    (64, 16, 1, "construction", "as printed", 120),
+    (64, 16, 1, "construction", "pseudo-inverse", 90),
+)
 WORLD = World(
     points=BASE
     + tuple(diagonal_point(2**power) for power in range(7, 13))

@@ -13,7 +13,7 @@ from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.experiments.evidence import Evidence
 from headcount.report.figure import Claim, Comparison, Figure
-from headcount.report.report_page import write_report
+from headcount.report.page import write_report
 from tests.measured import base_runs
 
 NASTY = "a < b & </script><script>alert('x')</script> \"quoted\""  # text that must come through as text

@@ -35,7 +35,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def report(browser, tmp_path_factory) -> Path:
-    from headcount.report.report_page import write_report
+    from headcount.report.page import write_report
 
     folder = tmp_path_factory.mktemp("report")
     return write_report(folder, small_evidence(), small_figures(), small_claims(), formats=("svg",))[0]

@@ -74,9 +74,7 @@ def test_what_is_not_found_is_missing():
     lines = []
     printed = ceilings([(64, 16)], progress=lines.append).set_index("name").loc["as printed"]
     assert printed[["heads", "key_dim", "budget"]].isna().all()
-    assert any(line.startswith("(64, 16), degree 1, as printed: 4 heads × ") for line in lines)
-    late = ceilings([(64, 16)], time_limit=-1.0)
-    assert (late["budget"].isna() == (late["kind"] == "construction")).all()
+    assert any(line.startswith("4 heads × ") for line in lines)
 
 
 def test_a_search_stays_within_its_budget():

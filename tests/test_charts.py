@@ -119,6 +119,29 @@ def test_charts_are_drawn(name, which, request):
 
 
 @ALL
+def test_shapes_are_names(name, full):
+    """Vega warns of shapes for values in an order."""
+
+    def types(node: object) -> list[str]:
+        if isinstance(node, list):
+            return [found for part in node for found in types(part)]
+        if not isinstance(node, dict):
+            return []
+        shape = node.get("encoding", {}).get("shape", {})
+        own = [shape["type"]] if "type" in shape else []
+        return own + [found for key, part in node.items() if key != "datasets" for found in types(part)]
+
+    assert set(types(_spec(name, full))) <= {"nominal"}
+
+
+def test_the_marks_of_the_diagonal_stand_on_their_bars(full):
+    marks = [layer["mark"] for layer in _spec("fig4", full)["layer"][0]["layer"]]
+    assert [mark["type"] for mark in marks] == ["bar", "rule"]
+    assert "xOffset" not in marks[1]
+    assert "bars" not in str(_spec("fig4", full)["title"]["subtitle"])
+
+
+@ALL
 def test_nothing_to_draw_is_one_sentence(name, full):
     frames = {part: getattr(full, part).iloc[:0] for part in ("curves", "thresholds", "by_heads", "ceilings")}
     with pytest.raises(InputError, match="nothing to draw"):

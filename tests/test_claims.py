@@ -43,6 +43,14 @@ def errors_with(d_model: int, heads: int, values: list[float] | None) -> World:
     return replace(WORLD, errors=ERRORS | {d_model: panel | ({heads: values} if values else {})})
 
 
+def printed(budget: int | None) -> World:
+    """The paper's own construction has this D_K, and ours is one head an edge."""
+    rows = [(*CEILINGS[1][:5], budget), (*CEILINGS[2][:5], 64)]
+    return replace(WORLD, ceilings=(CEILINGS[0], *rows))
+
+
+FLAT_BEYOND = replace(WORLD, points=(*WORLD.points, Point("regular", 128, 32, {64: 128}, degree=32)))
+FLATTER = {1: 28, 2: 40, 4: 64, 8: 108, 16: 208}  # near a line, but like r to the power 0.72
 CHANGED = {
     "C1 slow rise": ("C1", WORLD.map("base", lambda p: replace(p, power=0.1)), "not confirmed"),
     "C1 slow start": ("C1", WORLD.map("base", lambda p: replace(p, power=0.5)), "partly"),
@@ -69,11 +77,8 @@ CHANGED = {
     "C4 level": ("C4", WORLD.map("base", heads_set(lambda p: 4 if p.d_model == 32 else 8)), "not confirmed"),
     "C4 steeper": ("C4", WORLD.map("base", heads_set(lambda p: 2 * p.items // p.d_model)), "partly"),
     "C5 by vertices": ("C5", WORLD.map("regular", budget_set(lambda p: 30)), "not confirmed"),
-    "C5 flattens": (
-        "C5",
-        replace(WORLD, points=(*WORLD.points, Point("regular", 128, 32, {64: 128}, degree=32))),
-        "partly",
-    ),
+    "C5 flattens": ("C5", WORLD.map("regular", with_needs(lambda p: {1: FLATTER[p.degree]})), "partly"),
+    "C5 r = 32 is not the paper's": ("C5", FLAT_BEYOND, "confirmed"),
     "C5 steeper": ("C5", WORLD.map("regular", scaled(2)), "partly"),
     "C5 one degree": ("C5", WORLD.map("regular", lambda p: p if p.degree == 1 else None), "not measured"),
     "C6 to the left": ("C6", WORLD.map("softmax", lambda p: softmax_point(p.items, p.d_model, 0.7)), "not confirmed"),
@@ -95,6 +100,7 @@ CHANGED = {
         WORLD.map("linear", lambda p: linear_point(p.items, p.d_model, 16)),
         "not confirmed",
     ),
+    "C8 nothing passes": ("C8", WORLD.map("linear", with_needs(lambda p: {1: None, 2: None})), "partly"),
     "C8 none": ("C8", WORLD.without("linear"), "not measured"),
     "C9 like m": ("C9", WORLD.map("diagonal", budget_set(lambda p: p.items / 4)), "not confirmed"),
     "C9 scatters": ("C9", WORLD.map("diagonal", budget_set(lambda p: 150 if p.items == 1024 else 96)), "not confirmed"),
@@ -120,9 +126,12 @@ CHANGED = {
     ),
     "C12 above the construction": (
         "C12",
-        replace(WORLD, ceilings=(CEILINGS[0], (64, 16, 1, "construction", "pseudo-inverse", 4))),
+        replace(WORLD, ceilings=(*CEILINGS[:2], (64, 16, 1, "construction", "pseudo-inverse", 4))),
         "partly",
     ),
+    "C12 not as printed": ("C12", printed(None), "partly"),
+    "C12 less as printed": ("C12", printed(4), "partly"),
+    "C12 printed not tried": ("C12", replace(WORLD, ceilings=(CEILINGS[0], CEILINGS[2])), "partly"),
     "C12 no bound": ("C12", replace(WORLD, ceilings=((64, 16, 1, "lower bound", "Warren", None),)), "not measured"),
 }
 
@@ -141,6 +150,39 @@ def test_fewer_points_say_how_few():
     assert found["C9"].verdict == "not measured"
     assert "1 panel" in found["C6"].number
     assert "3 degrees" in found["C5"].number
+
+
+def number_of(name: str, world: World) -> str:
+    return next(claim.number for claim in claims(world.evidence()) if claim.id == name)
+
+
+def test_numbers_say_what_they_leave_out():
+    found = number_of("C5", FLAT_BEYOND)
+    assert "over all 6 degrees" in found
+    assert "r = 32 lies below the line" in found
+    found = number_of("C12", printed(None))
+    assert "as printed is exact, in the d_k searched, at 0 of 1 point;" in found
+    assert "at 1 the trivial one, one head an edge" in found
+    assert "trivial" not in number_of("C12", WORLD)
+    one = WORLD.map("linear", lambda p: p if p.items == 128 else replace(p, needs={1: None, 2: None}))
+    found = number_of("C8", one)
+    assert "several heads pass with less at 0 of 1 point; nothing passes at (64, 16)" in found
+    assert "20,000 steps up to m = 512, 80,000 at 1,024 and 2,048, 200,000 at 4,096" in number_of("C9", WORLD)
+    assert "docs/deviations.md, 22" in number_of("C9", WORLD)
+    assert "at most ×" in number_of("C1", WORLD)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (5, "12 of 12 points in [5, 24];"),
+        (4, "11 of 12 points in [5, 24], the other within one step of it;"),
+        (40, "11 of 12 points in [5, 24], 0 within one step of it;"),
+    ],
+)
+def test_widths_outside_the_range_are_not_counted_in_it(width, expected):
+    changed = WORLD.map("base", lambda p: budget_set(lambda q: width)(p) if (p.items, p.d_model) == (64, 64) else p)
+    assert expected in number_of("C10", changed)
 
 
 checks = st.lists(st.sampled_from([True, False, None]), min_size=1).map(lambda held: [Check(h, "") for h in held])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.experiments import paper
+from headcount.experiments.evidence import Evidence
 from headcount.report.claims import claims
 from headcount.report.comparisons import COMPARISONS
 from headcount.report.meanings import MEANINGS
@@ -93,6 +94,63 @@ def test_the_papers_points_stay_named_when_one_head_passes_there():
     assert row == ("(512, 64), (256, 32)", "differs", None)
     assert "Unlike in the paper" in MEANINGS["fig1"](changed.evidence())
     assert "As in the paper" in MEANINGS["fig1"](WORLD.evidence())
+
+
+def with_ends(world: World, grid: str, **ends: int) -> Evidence:
+    """The interval of every threshold of a grid moved by so much."""
+    evidence = world.evidence()
+    table = evidence.thresholds.copy()
+    for name, more in ends.items():
+        table.loc[table["grid"] == grid, name] = table.loc[table["grid"] == grid, name] + more
+    return replace(evidence, thresholds=table)
+
+
+def test_a_number_of_two_intervals_has_no_95_percent_interval():
+    wide = with_ends(WORLD, "diagonal", optimistic=-8, conservative=8)
+    growth = COMPARISONS["fig4"](wide)[0]
+    assert growth.overlap is None
+    assert growth.ours.startswith("× 1.33 (the two intervals allow 1.1 to 1.62; 4 points; Table 2: 20,000 steps")
+    widths = COMPARISONS["table1"](with_ends(WORLD, "base", optimistic=-4, conservative=4))[:12]
+    assert {row.overlap for row in widths} == {None}
+    assert not any("95 %" in row.ours for row in [growth, *widths])
+
+
+@pytest.mark.parametrize(
+    ("factor", "more", "pace"), [(1, 0, "like log m"), (1.2, 0, "faster"), (0.8, 0, "slower"), (0.9, 12, "like log m")]
+)
+def test_the_pace_of_growth_is_that_of_its_range(factor, more, pace):
+    """With D_K* of the largest m changed by a factor."""
+    changed = WORLD.map("diagonal", lambda p: scaled(factor)(p) if p.items == 4096 else p)
+    text = MEANINGS["fig4"](with_ends(changed, "diagonal", optimistic=-more, conservative=more))
+    assert f"), {pace}" in text
+    assert "20,000 steps up to m = 512" in text
+
+
+def test_tied_head_counts_are_as_good_as_the_best():
+    best = "head counts with the lowest mean squared error"
+    two = {heads: [0.9, 0.5, 0.3, 0.2 if heads == 2 else 0.205] for heads in (1, 2, 4, 16)}
+    tied = replace(WORLD, errors={16: ERRORS[16], 32: two})
+    assert rows_of("fig6", tied)[best][1] == "same"
+    assert "2 heads, tied with 1, 4 and 16 (paper: 4, 8)" in MEANINGS["fig6"](tied.evidence())
+    assert "both as in the paper" in MEANINGS["fig6"](tied.evidence())
+    behind = replace(tied, errors=tied.errors | {32: two | {1: [0.9, 0.5, 0.4, 0.3]}})
+    assert 'only that one head is "competitive" differs' in MEANINGS["fig6"](behind.evidence())
+    apart = replace(tied, errors=tied.errors | {32: two | {2: [0.9, 0.5, 0.3, 0.1]}})
+    assert rows_of("fig6", apart)[best][1] == "differs"
+    assert "only the best head counts differ" in MEANINGS["fig6"](apart.evidence())
+
+
+def test_bounds_tell_the_papers_construction_from_ours():
+    (row,) = COMPARISONS["bounds"](WORLD.evidence())
+    assert row.difference == "same"
+    trivial = (CEILINGS[0], (64, 16, 1, "construction", "as printed", None), (*CEILINGS[2][:5], 64))
+    changed = replace(WORLD, ceilings=trivial).evidence()
+    (row,) = COMPARISONS["bounds"](changed)
+    assert row.difference == "–"
+    assert row.ours.endswith("64 (pseudo-inverse, one head an edge); as printed: not exact")
+    assert "is one head an edge at 1; the paper's construction as printed is exact at 0 of 1 point." in MEANINGS[
+        "bounds"
+    ](changed)
 
 
 def test_table_1_tries_the_papers_width_in_our_runs():

@@ -16,7 +16,7 @@ import pytest
 from headcount.errors import InputError
 from headcount.report.figure import Figure
 from headcount.report.figure_files import write_figure
-from headcount.report.report_page import write_report
+from headcount.report.page import write_report
 from tests.small_report import NASTY, small_claims, small_evidence, small_figures, write_small_report
 
 
@@ -87,6 +87,11 @@ def test_pictures_are_valid(paths):
     assert widths == pytest.approx([2 * float(svg.attrib["width"]) for svg in svgs], abs=2)
 
 
+def test_the_figure_that_is_left_out_is_named(page):
+    text = " ".join(" ".join(page.texts["p"]).split())
+    assert "Figure 7, the transformer block on GPT-2 embeddings, is not part of this report." in text
+
+
 def test_tables_are_files_too(paths):
     [path] = [path for path in paths if path.name == "table1.csv"]
     assert pd.read_csv(path)["note"].iloc[0] == NASTY
@@ -140,7 +145,7 @@ def test_specs_are_whole(page):
 def test_what_a_reader_asks_is_said(page):
     facts = dict(zip(page.texts["dt"], page.texts["dd"], strict=False))
     assert facts["runs"] == "12,345"
-    assert facts["time in all"] == "1 h 2 min"
+    assert facts["time of training"] == "1 h 2 min"
     assert facts["versions"] == "numpy 2.4.6"
     assert "headcount reproduce --preset paper --only table1" in page.texts["code"]
     assert "Not measured by the preset “paper”." in page.texts["p"]

@@ -23,6 +23,7 @@ from headcount.experiments.evidence import COLUMNS, KEY, Evidence, gather
 from headcount.experiments.forecast import expected_runs
 from headcount.experiments.measured import MEASURED, measured_runs
 from headcount.experiments.presets import PRESETS, Need, preset, restricted
+from headcount.experiments.reproduction import MOST_DEGREE
 from headcount.experiments.results_folder import ResultsFolder
 from headcount.experiments.store import Store
 from headcount.report.figures import FIGURES, chosen_figures, needs
@@ -143,17 +144,25 @@ def test_a_folder_says_what_it_lacks(tmp_path):
     assert folder.ceilings() is None
     with pytest.raises(InputError, match=r"manifest.json: is not there; fill the folder with: headcount reproduce"):
         folder.evidence()
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(InputError, match=r"manifest.json: cannot be read"):
-        folder.evidence()
+    for text in ("{", "[]", '{"preset": "quick"}', '{"preset": "quick", "runs": 0, "run_steps": 0, "made": []}'):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(InputError, match=r"manifest.json: cannot be read"):
+            folder.evidence()
 
 
 def test_measured_results_say_how_they_were_made():
     made = MEASURED.manifest()["made"]
     assert sum(entry["trained"] for entry in made) == 20_630
     for entry in made:
-        assert entry["device"] == "NVIDIA H200"
+        assert entry["device"] == "NVIDIA H200" or entry["trained"] == 0
         assert {"command", "commit", "date", "seconds", "versions", "machine", "engine"} <= set(entry)
+
+
+def test_measured_ceilings_stand_beside_every_threshold_under_max(evidence):
+    found = evidence.thresholds
+    names = ["degree", "items", "d_model"]
+    wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), names]
+    assert set(wanted.itertuples(index=False)) == set(evidence.ceilings[names].itertuples(index=False))
 
 
 # The commands
@@ -204,10 +213,13 @@ def test_a_killed_reproduction_goes_on(reproduced):
     assert told["stored"] + told["trained"] == len(asked)
     manifest = folder.manifest()
     assert manifest["preset"] == "quick"
-    assert manifest["only"] == ["fig6", "table2"]
     assert manifest["seeds"] == [0, 1, 2]
-    assert manifest["made"][-1]["complete"]
-    assert set(manifest["made"][-1]["seconds"]) == {"runs", "report"}
+    killed, *later = manifest["made"]  # one entry a command
+    assert not killed["complete"]
+    assert later[0]["complete"]
+    assert later[0]["only"] == ["fig6", "table2"]
+    assert later[0]["trained"] == told["trained"]
+    assert set(later[0]["seconds"]) == {"runs", "report"}
     assert str(reproduced) not in json.dumps(manifest)  # no machine's paths
 
 
@@ -237,6 +249,7 @@ def test_a_second_time_trains_nothing(reproduced):
     ("words", "says"),
     [
         (("reproduce", "--only", "fig33"), "'fig33' is no figure or table of the report; did you mean 'fig3'?"),
+        (("reproduce", "--only", "fig7"), "Figure 7, the transformer block on GPT-2 embeddings, is not part"),
         (("reproduce", "--only", ","), "--only names nothing"),
         (("reproduce", "--out", "file"), "file: cannot be a folder"),
         (("reproduce", "--preset", "paper", "--out", "here"), "holds a reproduction with --preset quick"),
@@ -250,3 +263,35 @@ def test_bad_input_is_one_sentence(reproduced, words, says):
     assert says in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not os.path.exists(reproduced.parent / "nowhere")
+
+
+def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
+    words = [sys.executable, "-m", "headcount", "reproduce", "--only", "fig6", "--out", "here"]
+    running = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    store = tmp_path / "here" / "runs.sqlite"
+    while running.poll() is None and not (store.exists() and _stored(store)):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    assert "the same command goes on from there" in running.communicate()[1]
+    assert running.returncode == 130
+    folder = ResultsFolder(tmp_path / "here")
+    assert len(folder.runs()) == folder.made()[0]["trained"] == _stored(store) > 0
+    other = headcount("reproduce", "--preset", "paper", "--out", "here", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "holds a reproduction with --preset quick" in other.stderr
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
+def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, evidence):
+    """What is said of a figure with the runs of `--only` alone is what is said of it with all runs."""
+    part = restricted(preset("paper"), needs([figure]))
+    alone = gather(measured_runs(), part, evidence.ceilings if figure.ceilings else None, evidence.provenance)
+    assert figure.meaning(alone) == figure.meaning(evidence)
+    assert figure.compare(alone) == figure.compare(evidence)
+
+
+def test_figures_are_chosen_without_the_drawing_libraries():
+    hide = "import sys; sys.modules |= {'altair': None, 'vl_convert': None}"
+    ask = "from headcount.report.figures import chosen_figures, needs; print(len(needs(chosen_figures(['fig3']))))"
+    done = subprocess.run([sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2\n", done.stderr

@@ -17,6 +17,7 @@ from headcount.cli import (
     bounds,
     common,
     construct,
+    export,
     make,
     plan,
     reproduce,
@@ -64,6 +65,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(results.app, name="results")
 app.command()(construct.construct)
 app.command()(verify.verify)
+app.command()(export.export)
 app.command()(train.train)
 app.command()(sweep.sweep)
 app.command()(reproduce.reproduce)

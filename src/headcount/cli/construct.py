@@ -44,16 +44,22 @@ def construct(
     table: Annotated[Path | None, typer.Argument(help="Embedding table (.npy or .safetensors).")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")] = None,
     method: Annotated[Method, typer.Option(help="auto picks the first whose assumptions hold.")] = Method.auto,
-    key_dim: Annotated[int | None, typer.Option(help="d_k [default: the smallest that verification confirms].")] = None,
-    heads: Annotated[int | None, typer.Option(help="h [default: the best split; with --key-dim the paper's].")] = None,
+    key_dim: Annotated[
+        int | None, typer.Option(help="d_k.", show_default="the smallest that verification confirms")
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="h.", show_default="the best split; with --key-dim the paper's")
+    ] = None,
     inverse: Annotated[
         Inverse, typer.Option(help="De-embedding: the paper's Xᵀ, or pseudo-inverses.")
     ] = Inverse.transpose,
     signatures: Annotated[Signature, typer.Option(help="Signature family.")] = Signature.rademacher,
     sparsity: Annotated[
-        float | None, typer.Option(help="p of Bernoulli signatures [default: 0.25 one-hot, 0.05].")
+        float | None, typer.Option(help="p of Bernoulli signatures.", show_default="0.25 one-hot, 0.05")
     ] = None,
-    threshold: Annotated[Threshold | None, typer.Option(help="τ [default: midpoint in a search, else paper].")] = None,
+    threshold: Annotated[
+        Threshold | None, typer.Option(help="τ.", show_default="midpoint in a search, else paper")
+    ] = None,
     context_length: Annotated[int | None, typer.Option(help="Softmax: ℓ of the contexts that confirm.")] = None,
     trials: Annotated[
         int | None, typer.Option(help="Calibrate instead: measure success rates over this many draws.")

@@ -72,7 +72,7 @@ def embeddings(
     out: Out,
     d_model: Annotated[int | None, typer.Option(help="The width; a one-hot table has m.")] = None,
     density: Annotated[
-        float | None, typer.Option(help="Share of ones in a binary table [default: 2 ln m/d_model].")
+        float | None, typer.Option(help="Share of ones in a binary table.", show_default="2 ln m/d_model")
     ] = None,
     seed: Seed = 0,
     json: Json = False,

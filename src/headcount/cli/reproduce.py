@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headcount.report.figure import Claim
 
 _EVERY = 10.0  # seconds between plain lines
+_DRAWING = ("altair", "vl_convert", "jinja2")
 
 
 class PresetOption(StrEnum):
@@ -35,9 +37,7 @@ class PresetOption(StrEnum):
     paper = "paper"
 
 
-Only = Annotated[
-    str | None, typer.Option(help="Figures and tables, as in fig3,table1. [default: all]", show_default=False)
-]
+Only = Annotated[str | None, typer.Option(help="Run and draw these alone, as in fig3,table1.", show_default="all")]
 
 
 def reproduce(
@@ -47,7 +47,7 @@ def reproduce(
     only: Only = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder to fill. [default: results/PRESET]", show_default=False),
+        typer.Option("--out", "-o", help="The folder to fill.", show_default="results/PRESET"),
     ] = None,
     engine: Annotated[EngineOption, typer.Option(help="How to train.")] = EngineOption.auto,
     json: Json = False,
@@ -65,49 +65,36 @@ def reproduce(
     """
     from headcount.experiments.presets import preset as read_preset
     from headcount.experiments.presets import restricted
-    from headcount.experiments.reproduction import Making, write_manifest
+    from headcount.experiments.reproduction import Making, recorded
     from headcount.experiments.results_folder import ResultsFolder
 
     names = _names(only)
     folder = ResultsFolder(_made(out or Path("results") / preset.value))
-    whole = read_preset(preset.value)
-    _check_preset(folder, whole)
-    drawable = _drawing_is_possible()
-    sweep = restricted(whole, _needs(names)) if names else whole
+    sweep = read_preset(preset.value)
+    _check_preset(folder, sweep)
+    if names:
+        sweep = restricted(sweep, _needs(names))
     command = f"headcount reproduce --preset {preset.value}" + (f" --only {','.join(names)}" if names else "")
-    making = Making(command, chosen_engine(engine.value))
-    files: list[Path] = []
-    judged: list[Claim] = []
+    making = Making(command, chosen_engine(engine.value), tuple(names))
     try:
-        _train(sweep, folder, making)
-        write_manifest(whole, folder, making, names)
-        if drawable:
-            _bounds(folder, making, names)
-            with making.timed("report"):
-                judged, files = _draw(folder.evidence(), folder.path, names)
-        making.complete = True
+        with recorded(folder, sweep.name, making):
+            _train(sweep, folder, making)
+            judged, files = _evaluate(folder, making)
     except KeyboardInterrupt:
         notice(f"interrupted; what is finished is in {folder.path}, and the same command goes on from there")
         sys.exit(130)
-    finally:
-        if (folder.path / "runs.parquet").exists():
-            write_manifest(whole, folder, making, names)
     _say(folder.path, judged, files, json, making)
-    if not drawable:
-        notice(f"altair and vl-convert are not installed, so nothing was drawn; elsewhere: headcount report {out}")
 
 
 def report(
     folder: Annotated[
         Path | None,
-        typer.Argument(
-            help="What reproduce has filled. [default: our own runs of the whole paper]", show_default=False
-        ),
+        typer.Argument(help="What reproduce has filled.", show_default="our own runs of the whole paper"),
     ] = None,
     only: Only = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to write. [default: FOLDER, or results/report]", show_default=False),
+        typer.Option("--out", "-o", help="Where to write.", show_default="FOLDER, or results/report"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -150,16 +137,14 @@ def _made(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be a folder ({error.strerror}); name another with --out") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: cannot be written to; name another folder with --out")
     return path
 
 
 def _check_preset(folder: ResultsFolder, sweep: SweepFile) -> None:
     if folder.made() and (before := folder.manifest()["preset"]) != sweep.name:
         raise InputError(f"{folder.path}: holds a reproduction with --preset {before}; name another folder with --out")
-
-
-def _drawing_is_possible() -> bool:
-    return all(find_spec(name) for name in ("altair", "vl_convert"))
 
 
 def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
@@ -176,19 +161,25 @@ def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
             run_preset(sweep, folder, store, Here(making.engine), making, show, stop)
 
 
-def _bounds(folder: ResultsFolder, making: Making, names: Sequence[str]) -> None:
+def _evaluate(folder: ResultsFolder, making: Making) -> tuple[list[Claim], list[Path]]:
+    """Bounds and the report, where there is what they need to be drawn with."""
     from headcount.experiments.reproduction import add_ceilings
+    from headcount.report.figures import chosen_figures
 
-    if names and "bounds" not in names:
-        return
-    with progress_line() as tell:
-        add_ceilings(folder.evidence(), folder, making, tell)
+    if any(figure.ceilings for figure in chosen_figures(making.only)):
+        with progress_line() as tell:
+            add_ceilings(folder.evidence(), folder, making, tell)
+    if missing := [name for name in _DRAWING if not find_spec(name)]:
+        notice(f"nothing was drawn: {', '.join(missing)} not installed; where it is: headcount report {folder.path}")
+        return [], []
+    with making.timed("report"):
+        return _draw(folder.evidence(), folder.path, making.only)
 
 
 def _draw(evidence: Evidence, out: Path, names: Sequence[str]) -> tuple[list[Claim], list[Path]]:
     from headcount.report.claims import claims
     from headcount.report.figures import chosen_figures
-    from headcount.report.report_page import write_report
+    from headcount.report.page import write_report
 
     judged = claims(evidence)
     with progress_line() as tell:

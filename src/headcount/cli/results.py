@@ -85,7 +85,7 @@ def list_runs(
 def export_runs(
     store: StorePath,
     out: Out,
-    format: Annotated[Format | None, typer.Option(help="[default: by the suffix of --out]", show_default=False)] = None,
+    format: Annotated[Format | None, typer.Option(show_default="by the suffix of --out")] = None,
     variant: Variant = None,
     degree: Degree = None,
     items: Items = None,

@@ -34,12 +34,8 @@ _MOST_ROWS = 40  # of curves that are printed
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep: a TOML file.", show_default=False)],
-    store: Annotated[
-        Path | None, typer.Option(help="The results store. [default: what the file says]", show_default=False)
-    ] = None,
-    engine: Annotated[
-        EngineOption | None, typer.Option(help="[default: what the file says, or auto]", show_default=False)
-    ] = None,
+    store: Annotated[Path | None, typer.Option(help="The results store.", show_default="what the file says")] = None,
+    engine: Annotated[EngineOption | None, typer.Option(show_default="what the file says, or auto")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would run, and how long.")] = False,
     cluster: Annotated[
         str | None, typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port.")

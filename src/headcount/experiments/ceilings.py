@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,16 +19,11 @@ COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)
 Report = Callable[[str], None]
 
 
-class _OutOfTime(Exception):
-    """A search has used up its seconds."""
-
-
 def ceilings(
     points: Sequence[tuple[int, int]],
     degrees: Sequence[int] = (1,),
     seed: int = 0,
     progress: Report | None = None,
-    time_limit: float | None = None,
 ) -> pd.DataFrame:
     """Give the D_K that a graph must have and the D_K it can be built with, at each (items, d_model) and degree.
 
@@ -42,8 +36,7 @@ def ceilings(
     - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ at the midpoint.
       One head of width 1 an edge does it wherever no two rows are parallel, so the search ends at D_K = m'.
 
-    Missing values: nothing was found. `time_limit` holds for each search, in seconds; where it is reached, and only
-    there, the result depends on the machine.
+    Missing values: nothing was found.
 
     >>> ceilings([(64, 64)])[["name", "heads", "key_dim", "budget"]]
                  name  heads  key_dim  budget
@@ -59,7 +52,7 @@ def ceilings(
         for items, d_model in points:
             point = {"items": items, "d_model": d_model, "degree": degree}
             rows += [point | row for row in _floors(items, d_model, degree)]
-            rows += [point | row for row in _built(items, d_model, degree, seed, report, time_limit)]
+            rows += [point | row for row in _built(items, d_model, degree, seed, report)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_SPLIT, "Int64"))
 
 
@@ -69,9 +62,7 @@ def _floors(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:
         yield {"kind": "lower bound", "name": bound.name, "budget": int(bound.budget)}
 
 
-def _built(
-    items: int, d_model: int, degree: int, seed: int, report: Report, time_limit: float | None
-) -> Iterator[dict[str, Any]]:
+def _built(items: int, d_model: int, degree: int, seed: int, report: Report) -> Iterator[dict[str, Any]]:
     edges = items * degree
     graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
     table = gaussian_embeddings(items, d_model, seed)
@@ -84,23 +75,10 @@ def _built(
     for name, attempts in searches.items():
         row: dict[str, Any] = {"kind": "construction", "name": name}
         for options in attempts:
-            watch = _watch(report, f"({items}, {d_model}), degree {degree}, {name}", time_limit)
             try:
-                found = construct(graph, table, method, seed=seed, progress=watch, **options)
-            except (NoSolution, _OutOfTime):
+                found = construct(graph, table, method, seed=seed, progress=report, **options)
+            except NoSolution:
                 continue
             row |= {"heads": found.heads, "key_dim": found.key_dim, "budget": found.budget}
             break
         yield row
-
-
-def _watch(report: Report, what: str, time_limit: float | None) -> Report:
-    """A report of progress that ends the search once its time is up."""
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-
-    def tell(line: str) -> None:
-        if deadline is not None and time.monotonic() > deadline:
-            raise _OutOfTime
-        report(f"{what}: {line}")
-
-    return tell

@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ class Making:
 
     command: str
     engine: Engine
+    only: tuple[str, ...] = ()  # the figures asked for; none: all
     trained: int = 0
     complete: bool = False
 
@@ -57,6 +58,7 @@ class Making:
             "command": self.command,
             "commit": commit(),
             "date": self.began.strftime("%Y-%m-%d %H:%M UTC"),
+            "only": list(self.only),
             "complete": self.complete,
             "trained": self.trained,
             "seconds": self.seconds,
@@ -76,7 +78,7 @@ def run_preset(
     on_beat: Callable[[Standing], None] | None = None,
     stop: Stop | None = None,
 ) -> None:
-    """Train what the store lacks and write the runs; what is finished is kept, whatever ends it."""
+    """Train what the store lacks; what is finished is written, whatever ends it."""
 
     def beat(standing: Standing) -> None:
         making.trained = standing.trained
@@ -84,8 +86,10 @@ def run_preset(
             on_beat(standing)
 
     with making.timed("runs"):
-        making.trained = run_sweep(sweep.plan(), store, crew, sweep.name, beat, stop).trained
-    folder.write_runs(store)
+        try:
+            making.trained = run_sweep(sweep.plan(), store, crew, sweep.name, beat, stop).trained
+        finally:
+            folder.write_runs(store)
 
 
 def add_ceilings(evidence: Evidence, folder: ResultsFolder, making: Making, report: Callable[[str], None]) -> None:
@@ -105,19 +109,23 @@ def add_ceilings(evidence: Evidence, folder: ResultsFolder, making: Making, repo
             folder.write_ceilings(have)  # an interrupt loses one point
 
 
-def write_manifest(sweep: SweepFile, folder: ResultsFolder, making: Making, only: Sequence[str] = ()) -> None:
-    """Add this time to the folder's manifest."""
-    runs = folder.runs()
-    folder.write_manifest(
-        {
-            "preset": sweep.name,
-            "only": list(only),
-            "runs": len(runs),
-            "run_steps": sum(runs["steps"].tolist()),
-            "seeds": sorted(int(seed) for seed in set(runs["seed"])),
-            "made": [*folder.made(), making.entry()],
-        }
-    )
+@contextmanager
+def recorded(folder: ResultsFolder, preset: str, making: Making) -> Iterator[None]:
+    """Keep the folder's manifest while it is worked on, with an entry for this time, however it ends."""
+    before = folder.made()
+
+    def write() -> None:
+        runs = folder.runs() if folder.has_runs() else pd.DataFrame({"seed": [], "steps": []})
+        steps, seeds = sum(runs["steps"].tolist()), sorted(int(seed) for seed in set(runs["seed"]))
+        counts = {"preset": preset, "runs": len(runs), "run_steps": steps, "seeds": seeds}
+        folder.write_manifest(counts | {"made": [*before, making.entry()]})
+
+    write()
+    try:
+        yield
+        making.complete = True
+    finally:
+        write()
 
 
 def machine() -> str:

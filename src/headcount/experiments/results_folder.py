@@ -37,6 +37,9 @@ class ResultsFolder:
     def store(self) -> Path:
         return self.path / "runs.sqlite"
 
+    def has_runs(self) -> bool:
+        return (self.path / "runs.parquet").exists()
+
     def runs(self) -> pd.DataFrame:
         """The finished runs."""
         return self._read("runs.parquet", pd.read_parquet)
@@ -61,7 +64,7 @@ class ResultsFolder:
 
     def manifest(self) -> dict[str, Any]:
         """How the results were made."""
-        return self._read("manifest.json", lambda path: json.loads(Path(path).read_text(encoding="utf-8")))
+        return self._read("manifest.json", _parsed)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Keep it."""
@@ -87,10 +90,18 @@ class ResultsFolder:
             raise InputError(f"{path}: cannot be read ({error}); remove it and run headcount reproduce again") from None
 
 
+def _parsed(path: Path) -> dict[str, Any]:
+    """The manifest, or a ValueError where it is none."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or not {"preset", "runs", "run_steps", "made"} <= set(found) or not found["made"]:
+        raise ValueError("it is no manifest of a reproduction")
+    return found
+
+
 def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest in a few lines: what was run, and where, when and how most of it was made."""
     made = manifest["made"]
     main = max(made, key=lambda entry: entry["trained"])
-    last = {"date": made[-1]["date"], "seconds": sum(sum(entry["seconds"].values()) for entry in made)}
+    last = {"date": made[-1]["date"], "seconds": sum(entry["seconds"].get("runs", 0.0) for entry in made)}
     of_main = {name: main[name] for name in ("command", "commit", "machine", "device", "engine", "versions")}
     return {"preset": manifest["preset"], "runs": manifest["runs"], "run_steps": manifest["run_steps"]} | last | of_main

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from headcount.experiments.evidence import Evidence
+from headcount.experiments.presets import Need
 
 Verdict = Literal["confirmed", "partly", "not confirmed", "not measured"]
 
@@ -45,6 +46,8 @@ class Figure:
     title: str
     grids: tuple[str, ...]  # of the paper whose runs it shows
     points: tuple[tuple[int, int], ...] = ()  # of those grids; none: all
+    also: tuple[Need, ...] = ()  # runs that it is compared with
+    ceilings: bool = False  # whether it shows bounds and constructions
     draw: Callable[[Evidence], Any] | None = None  # an Altair chart; None for a table
     table: Callable[[Evidence], pd.DataFrame] | None = None
     compare: Callable[[Evidence], list[Comparison]] = lambda evidence: []

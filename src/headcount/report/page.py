@@ -1,63 +1,270 @@
-"""The page that the tour leaves: one self-contained HTML file."""
+"""The report: one HTML page that needs nothing from outside, with the files of its figures beside it."""
 
 from __future__ import annotations
 
-import base64
-import html
-import os
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from math import isfinite
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any, get_args
 
-from headcount.attention.recovery import Recovery
+import jinja2
+import numpy as np
+import pandas as pd
+import vl_convert
+from markupsafe import Markup
+
+from headcount.errors import InputError
+from headcount.experiments.evidence import Evidence
 from headcount.files import replacing
+from headcount.report.figure import Claim, Comparison, Figure, Verdict
+from headcount.report.figure_files import FORMATS, specification, vega_lite_version, write_figure
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>headcount: a tour</title>
-<style>
-  body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
-  img {{ max-width: 100%; height: auto; }}
-  td {{ padding: 0.15rem 1.5rem 0.15rem 0; vertical-align: top; }}
-  pre {{ background: #f4f4f4; padding: 0.75rem; overflow-x: auto; }}
-</style>
-<h1>A tour of headcount</h1>
-<p>{title}. {verdict}</p>
-<img alt="score matrix and score distribution" src="data:image/png;base64,{image}">
-<h2>What verification found</h2>
-<table>{rows}</table>
-<h2>Once more, by hand</h2>
-<pre>headcount verify weights.safetensors graph.csv table.npy
-headcount show weights.safetensors graph.csv table.npy --scores scores.png</pre>
-</html>
-"""
+_ASSETS = Path(__file__).with_name("assets")
+_FOLDER = "figures"
+_MARKS = {"confirmed": "✓", "partly": "◐", "not confirmed": "✗", "not measured": "–"}
+_FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))  # signal, label, column
+_FRAMES = ("curves", "thresholds", "by_heads")
+_NUMBER = re.compile(r"–?|[−+-]?[\d,.]+( ?%)?")  # or a dash, or nothing
+_COMPARED = ("what", "the paper’s", "ours", "difference", "in our 95 % interval", "place in the paper")
 
 
-def write_tour_page(path: str | os.PathLike[str], found: Recovery, picture: Path, title: str) -> None:
-    """A verdict, the picture, the figures of the Recovery, and the commands that give them again."""
-    verdict = (
-        "Every true edge scores above the threshold and no other pair does, so the weights are right in every context."
-        if found.exact
-        else f"{found.false_positives} pairs are wrongly above the threshold, {found.false_negatives} edges below it."
+@dataclass(frozen=True)
+class Grid:
+    """A table as the page shows it: cells are texts, numbers stand to the right."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of one figure."""
+
+    id: str
+    title: str
+    command: str
+    claims: list[Claim]
+    missing: str = ""  # why there is nothing to show
+    meaning: str = ""
+    spec: Markup | None = None
+    height: int = 0  # pixels, so that the page keeps the room
+    picture: str = ""  # shown where scripts are off
+    table: Grid | None = None
+    comparisons: Grid | None = None
+    files: Sequence[Path] = ()
+
+    @property
+    def label(self) -> str:
+        """For readers who do not see the chart."""
+        return f"{self.title}. {self.meaning}".strip()
+
+    @property
+    def downloads(self) -> list[tuple[str, str]]:
+        """Names and relative addresses of the files."""
+        return [(path.suffix[1:].upper(), f"{_FOLDER}/{path.name}") for path in self.files]
+
+
+def write_report(
+    out: Path,
+    evidence: Evidence,
+    figures: Sequence[Figure],
+    claims: Sequence[Claim],
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Write `out`/report.html and `out`/figures/, and give the paths of all files written, the page first.
+
+    A figure that the evidence has nothing for is named on the page with the reason.
+    """
+    out = Path(out)
+    folder = out / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    sections = [_section(folder, figure, evidence, claims, formats) for figure in figures]
+    page = out / "report.html"
+    with replacing(page) as temporary:
+        temporary.write_text(_page(evidence, sections, claims), encoding="utf-8")
+    return [page, *(path for section in sections for path in section.files)]
+
+
+def _section(
+    folder: Path, figure: Figure, evidence: Evidence, claims: Sequence[Claim], formats: Sequence[str]
+) -> Section:
+    """Draw the figure, write its files, and say what the page shows of it."""
+    preset = evidence.provenance.get("preset", "paper")
+    section = Section(
+        id=figure.id,
+        title=figure.title,
+        command=f"headcount reproduce --preset {preset} --only {figure.id}",
+        claims=[claim for claim in claims if figure.id in claim.figures],
     )
-    cells = found.as_dict()
-    shown = (
-        "exact",
-        "margin",
-        "threshold",
-        "budget",
-        "heads",
-        "key_dim",
-        "pairs",
-        "false_positives",
-        "false_negatives",
-        "f1",
+    if not _is_measured(figure, evidence):
+        return replace(section, missing=f"Not measured by the preset “{preset}”.")
+    try:
+        section = replace(section, meaning=figure.meaning(evidence), comparisons=_compared(figure.compare(evidence)))
+        chart = figure.draw(evidence) if figure.draw else None
+        table = figure.table(evidence) if figure.table else None
+    except InputError as error:
+        return replace(section, missing=f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    if chart is not None:
+        section = _with_chart(section, chart, folder, formats)
+    if table is not None:
+        path = _write_csv(table, folder / f"{figure.id}.csv")
+        section = replace(section, table=_grid(table), files=[*section.files, path])
+    return section
+
+
+def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[str]) -> Section:
+    spec = specification(chart, section.label)
+    files, height = write_figure(spec, folder / section.id, formats)
+    shown = [name for name in ("svg", "png") if name in formats]
+    picture = f"{_FOLDER}/{section.id}.{shown[0]}" if shown else ""
+    return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
+
+
+def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Claim]) -> str:
+    counts = Counter(claim.verdict for claim in claims)
+    drawn = any(section.spec for section in sections)
+    return _template().render(
+        css=_asset("report.css"),
+        js=_asset("report.js") if drawn else "",
+        bundle=_bundle() if drawn else "",
+        provenance=_provenance(evidence),
+        claims=claims,
+        tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],
+        marks=_MARKS,
+        titles={section.id: section.title for section in sections},
+        choices=[
+            {"signal": signal, "label": label, "column": column, "options": _values(evidence, column)}
+            for signal, label, column in _FILTERS
+        ],
+        sections=sections,
     )
-    rows = "".join(
-        f"<tr><td>{name.replace('_', ' ')}</td><td>{html.escape(str(cells[name]))}</td></tr>" for name in shown
+
+
+def _is_measured(figure: Figure, evidence: Evidence) -> bool:
+    """Whether any grid of the figure is in the evidence; a figure without grids needs none."""
+    found = {grid for name in _FRAMES for grid in getattr(evidence, name).get("grid", ())}
+    return not figure.grids or not found.isdisjoint(figure.grids)
+
+
+def _values(evidence: Evidence, column: str) -> list[int]:
+    frames = [getattr(evidence, name) for name in _FRAMES]
+    return sorted({int(value) for frame in frames if column in frame for value in frame[column].dropna()})
+
+
+def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
+    """Names and texts of what is known of the runs, in the order of a reader's questions."""
+    known = {name: value for name, value in evidence.provenance.items() if value not in (None, "", {}, [])}
+    names = (
+        "preset",
+        "runs",
+        "run_steps",
+        "seconds",
+        "engine",
+        "device",
+        "machine",
+        "date",
+        "commit",
+        "command",
+        "versions",
     )
-    image = base64.b64encode(picture.read_bytes()).decode()
+    shown = {"seconds": "time of training", "run_steps": "run-steps"}
+    order = [*(name for name in names if name in known), *(name for name in known if name not in names)]
+    return [(shown.get(name, name), _fact(name, known[name])) for name in order]
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
+    if name == "seconds" and isinstance(value, Real):
+        return _duration(float(value))
+    return _cell(value)
+
+
+def _duration(seconds: float) -> str:
+    """A time in the two largest units that matter.
+
+    >>> [_duration(seconds) for seconds in (3.21, 125, 7_260)]
+    ['3.2 s', '2 min 5 s', '2 h 1 min']
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _compared(comparisons: Sequence[Comparison]) -> Grid | None:
+    if not comparisons:
+        return None
+    return _texts(_COMPARED, [[getattr(line, field.name) for field in fields(Comparison)] for line in comparisons])
+
+
+def _grid(table: pd.DataFrame) -> Grid:
+    return _texts(list(table.columns), list(table.itertuples(index=False, name=None)))
+
+
+def _texts(columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Grid:
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [
+        all(_NUMBER.fullmatch(text) for text in column) and any(text.strip("–") for text in column)
+        for column in zip(*cells, strict=True)
+    ]
+    return Grid([str(name) for name in columns], cells, numeric)
+
+
+def _cell(value: Any) -> str:
+    """A value as a reader writes it.
+
+    >>> [_cell(value) for value in (12_345, 0.123456, float("nan"), True, None, "a < b")]
+    ['12,345', '0.1235', '–', 'yes', '–', 'a < b']
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or value is pd.NA or (isinstance(value, Real) and not isfinite(value)):
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    return f"{float(value):.4g}" if isinstance(value, Real) else str(value)
+
+
+def _write_csv(table: pd.DataFrame, path: Path) -> Path:
     with replacing(path) as temporary:
-        temporary.write_text(
-            _PAGE.format(title=html.escape(title), verdict=verdict, image=image, rows=rows), encoding="utf-8"
-        )
+        table.to_csv(temporary, index=False)
+    return path
+
+
+def _json(value: Any) -> Markup:
+    """JSON that may stand inside <script>: without `<` nothing in it ends the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+@cache
+def _bundle() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed as one script, which leaves `vegaEmbed` behind."""
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
+    return Markup(script.replace("</script", "<\\/script"))
+
+
+def _asset(name: str) -> Markup:
+    return Markup((_ASSETS / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_ASSETS),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("report.html")

@@ -84,6 +84,18 @@ def interval_text(ends: tuple[float, float] | None, digits: int = 3) -> str:
     return "unknown" if ends is None else f"{num(ends[0], digits)} to {num(ends[1], digits)}"
 
 
+def allowed_text(ends: tuple[float, float] | None) -> str:
+    """Write the range of a number made of two that have intervals: a wider one than a 95 % interval.
+
+    >>> allowed_text((1.07, 1.27)), allowed_text((6, 6)), allowed_text(None)
+    ('the two intervals allow 1.07 to 1.27', 'the two intervals allow 6', 'one of its two intervals is open')
+    """
+    if ends is None:
+        return "one of its two intervals is open"
+    low, high = num(ends[0]), num(ends[1])
+    return f"the two intervals allow {low}" + ("" if low == high else f" to {high}")
+
+
 def span_text(factors: Sequence[float]) -> str:
     """Write factors as "1.4 to 2.8 times", or "1.4 times" where they agree."""
     low, high = num(min(factors)), num(max(factors))

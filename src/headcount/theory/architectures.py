@@ -17,7 +17,7 @@ from headcount.errors import InputError
 from headcount.files import existing_file
 from headcount.theory.capacity import Holding, capacity
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import HEADS, MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import HEADS, TrainedLaw
 
 _CONFIGS = Path(__file__).with_name("configs")
 EXAMPLES = ("gpt2", "gpt3-175b", "llama-3-8b")
@@ -154,7 +154,7 @@ def audit_architecture(
     items: int | None = None,
     *,
     bits_per_parameter: float = 8,
-    law: TrainedLaw = MEASURED_WIDE,
+    law: TrainedLaw | None = None,
 ) -> Audit:
     """Say how many relations one layer holds by each law, and which split of its key budget the laws choose.
 
@@ -176,7 +176,7 @@ def audit_architecture(
         bits_per_parameter=bits_per_parameter,
         law=law,
     )
-    trained = next(holding for holding in holdings if holding.law == law.name)
+    trained = next(holding for holding in holdings if holding.sense == "about")
     heads, key_dim = _split(architecture, trained)
     cost = footprint(architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget)
     advice = (

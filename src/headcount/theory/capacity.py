@@ -10,7 +10,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import check_bits, warren_bits
 from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
-from headcount.theory.laws import MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
 from headcount.theory.plan import Variant, law_reason, trained_split
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
@@ -39,7 +39,7 @@ def capacity(
     items: int | None = None,
     variant: Variant = "max",
     bits_per_parameter: float = 8,
-    law: TrainedLaw = MEASURED_WIDE,
+    law: TrainedLaw | None = None,
 ) -> list[Holding]:
     """Invert every law: how many relations m' a channel of this size holds.
 
@@ -69,6 +69,7 @@ def capacity(
     if variant == "max":
         most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
         found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
+    law = law or (MEASURED_WIDE if d_model > 16 else MEASURED)
     most = _trained(d_model, budget, items, law)
     found.append(Holding(law.name, "about", *most, f"D_K = {budget:,}; {law_reason(law, variant)}"))
     return [*found, _constructed(d_model, budget, items, variant)]

@@ -71,7 +71,7 @@ def fig4(evidence: Evidence) -> alt.TopLevelMixin:
     points = budget_layers(x, y, {"color": alt.value(INK), "shape": alt.value("circle")})
     over = alt.layer(line.encode(x=x, y=y.y("central")), *points)
     chart = alt.layer(_bars(frame, x), over, data=frame).resolve_scale(y="independent")
-    subtitle = "bars of D_K*: optimistic … conservative; of h*: head counts not told from it (App. A.2)"
+    subtitle = "upright lines: D_K* optimistic … conservative, and head counts not told from h* (App. A.2)"
     title = f"The diagonal of compression λ = m/d_model = {compression}"
     return finish(chart.properties(width=560, height=340), frame, title, f"{subtitle}{arrows_mean(frame)}")
 
@@ -82,7 +82,7 @@ def _bars(frame: pd.DataFrame, x: alt.X) -> Layers:
     y = Ruler("heads h* (bars)", alt.Scale(domain=[0, 2 * largest(frame, "heads_high", 1)]), axis)
     base = alt.Chart().transform_filter("isValid(datum.heads)").encode(x=x)
     bars = base.mark_bar(size=36, color="#a9d3ef").encode(y=y.y("heads"), tooltip=shown())
-    ranges = base.mark_rule(strokeWidth=1.5, color=_BLUE, xOffset=-_SHIFT)
+    ranges = base.mark_rule(strokeWidth=1.5, color=_BLUE)
     return alt.layer(bars, ranges.encode(y=y.y("heads_low"), y2="heads_high:Q"))
 
 

@@ -66,7 +66,8 @@ def some(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 def told_apart(field: str, values: Iterable[int], title: str, first: int = 1, legend: bool = True) -> Looks:
     """Colour, shape and dash of each value, with one legend for the three.
 
-    The values are powers of two from `first` on, and each keeps its look in every chart.
+    The values are powers of two from `first` on, and each keeps its look in every chart. They are encoded as names,
+    since shapes have no order.
     """
     domain = sorted({int(value) for value in values})
     places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]
@@ -78,7 +79,7 @@ def told_apart(field: str, values: Iterable[int], title: str, first: int = 1, le
     )
     looks = {"color": (alt.Color, COLOURS), "shape": (alt.Shape, SHAPES), "strokeDash": (alt.StrokeDash, DASHES)}
     return {
-        name: channel(f"{field}:O", scale=alt.Scale(domain=domain, range=[look[n] for n in places]), legend=key)
+        name: channel(f"{field}:N", scale=alt.Scale(domain=domain, range=[look[n] for n in places]), legend=key)
         for name, (channel, look) in looks.items()
     }
 

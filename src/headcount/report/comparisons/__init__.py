@@ -1,8 +1,8 @@
 """The paper's numbers beside ours, for every figure and table of the report.
 
 The paper's side comes from `headcount.experiments.paper`. What was not measured has no row. "In our interval" is said
-of 95 % intervals: of a fitted slope or intercept, of d_k* (what the intervals of D_K* and h* allow), of the growth of
-D_K* (what the intervals of its two ends allow).
+of the 95 % intervals of fitted slopes and intercepts alone. What comes from two D_K*, or from D_K* and h* (d_k*, the
+growth of D_K*), has no such interval: its row gives the range that the two intervals allow.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from headcount.report.readings.diagonal import diagonal
 from headcount.report.readings.frames import curves_on, pairs, passing, rows
 from headcount.report.readings.permutations import budget_line, heads_line, rank_correlation, rise, steps, with_heads
 from headcount.report.side_by_side import in_words, measured, runs_row
-from headcount.report.words import counted, f1_text, interval_text, num, pairs_text, percent
+from headcount.report.words import allowed_text, counted, f1_text, num, pairs_text, percent
 
 
 def fig1(evidence: Evidence) -> list[Comparison]:
@@ -73,15 +73,16 @@ def fig4(evidence: Evidence) -> list[Comparison]:
     found, told = diagonal(evidence), []
     if found.growth is not None:
         ours, logarithm = found.growth
-        ends, first, last = found.growth_interval, found.items[found.large[0]], found.items[found.large[-1]]
+        first, last = found.items[found.large[0]], found.items[found.large[-1]]
         points = counted(len(found.large), "point")
+        steps_allowed = f"; Table 2: {found.step_limits}" if found.step_limits else ""
         told.append(
             Comparison(
                 what=f"growth of D_K* from m = {first:,} to {last:,}; the paper's is that of log m",
                 paper=f"× {num(logarithm)}",
-                ours=f"× {num(ours)} (95 %: {interval_text(ends)}; {points})",
+                ours=f"× {num(ours)} ({allowed_text(found.growth_interval)}; {points}{steps_allowed})",
                 difference=percent(ours, logarithm),
-                overlap=None if ends is None else ends[0] <= logarithm <= ends[1],
+                overlap=None,
                 place=paper.number("diagonal.logarithmic-from").place,
             )
         )

@@ -10,7 +10,7 @@ from headcount.report.figure import Comparison
 from headcount.report.readings.frames import rows, whole
 from headcount.report.readings.paper_widths import PaperWidth, paper_widths
 from headcount.report.side_by_side import measured
-from headcount.report.words import counted, num, signed
+from headcount.report.words import allowed_text, counted, num, signed
 
 
 def table1(evidence: Evidence) -> list[Comparison]:
@@ -61,13 +61,12 @@ def _width(point: PaperWidth) -> Comparison:
     heads = counted(point.heads, "head")
     tried = [split for split in (point.nearest, point.passing) if split is not None]
     own = f"; the paper's width: {'; '.join(dict.fromkeys(split.text for split in tried))}" if tried else ""
-    ends = point.interval
     return Comparison(
         what=f"d_k* at m = {point.items}, d_model = {point.d_model}",
         paper=str(point.width),
-        ours=f"{point.key_dim} (D_K* {point.budget}, {heads}){own}",
+        ours=f"{point.key_dim} ({allowed_text(point.interval)}; D_K* {point.budget}, {heads}){own}",
         difference=signed(point.key_dim - point.width),
-        overlap=None if ends is None else ends[0] <= point.width <= ends[1],
+        overlap=None,
         place="Table 1",
     )
 

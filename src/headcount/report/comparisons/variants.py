@@ -8,11 +8,12 @@ from headcount.report.figure import Comparison
 from headcount.report.readings.frames import curves_on, pairs, value, whole
 from headcount.report.readings.permutations import with_heads
 from headcount.report.readings.variants import (
-    PROPORTIONAL,
+    Bracket,
     ValuePanel,
     brackets,
-    degree_exponent,
     degree_heads,
+    degree_power,
+    is_proportional,
     linear_points,
     plateaus,
     regular_line,
@@ -113,10 +114,10 @@ def fig13(evidence: Evidence) -> list[Comparison]:
     detail = f"r = {worst.degree}: h* {worst.heads}, m'/d_model {num(worst.target)}; {counted(len(found), 'degree')}"
     told = [measured("regular.heads-factor", "largest factor between h* and m'/d_model", worst.factor, detail=detail)]
     if len(found) > 1:
-        power = degree_exponent(evidence, "heads")
-        linear_rise = power is not None and PROPORTIONAL[0] <= power <= PROPORTIONAL[1]
+        power = degree_power(evidence, "heads", all_degrees=True)
+        linear_rise = power is not None and is_proportional(power)
         text = f"h* {', '.join(str(entry.heads) for entry in found)} at r = {', '.join(str(e.degree) for e in found)}"
-        grows = "" if power is None else f", like r to the power {num(power)}"
+        grows = "" if power is None else f", like r to the power {num(power.slope)}"
         told.append(in_words("regular.heads-rise", linear_rise, f"{text}{grows}"))
     return told
 
@@ -128,7 +129,8 @@ def linear(evidence: Evidence) -> list[Comparison]:
         Comparison(
             what=f"F1 of several heads less that of one at ({point.items}, {point.d_model}), median size",
             paper="0: equivalent to one head",
-            ours=f"{num(point.gap, 2)} ({counted(len(point.gaps), 'pair')} at equal D_K)",
+            ours=f"{num(point.gap, 2)} ({counted(len(point.gaps), 'pair')} at equal D_K; largest "
+            f"{num(point.largest, 2)}{'' if point.passes else '; none passes'})",
             difference="same" if point.equal else "differs",
             overlap=None,
             place=grid.place,
@@ -139,18 +141,28 @@ def linear(evidence: Evidence) -> list[Comparison]:
 
 
 def bounds(evidence: Evidence) -> list[Comparison]:
-    """Every threshold between the largest lower bound and the smallest construction."""
+    """Every threshold between the largest lower bound and the smallest construction.
+
+    Where the paper's own construction is not exact, there is nothing of the paper's above the threshold: "–".
+    """
     return [
         Comparison(
             what=f"D_K* at m = {point.items:,}, d_model = {point.d_model:,}, r = {point.degree}",
             paper="lower bound ≤ D_K* ≤ construction",
             ours=point.text,
-            difference="same" if point.above and point.below else "differs",
+            difference=_between(point),
             overlap=None,
             place="Section 1; Appendix A.3",
         )
         for point in brackets(evidence)
     ]
+
+
+def _between(point: Bracket) -> str:
+    """Whether a threshold lies where the paper has it, by its own construction."""
+    if not (point.above and point.below):
+        return "differs"
+    return "same" if point.as_printed else "–"
 
 
 def _compressed(panel: ValuePanel) -> list[Comparison]:
@@ -167,7 +179,6 @@ def _compressed(panel: ValuePanel) -> list[Comparison]:
 
 def _relaxed(panel: ValuePanel) -> list[Comparison]:
     """d_model = 32: one head is competitive."""
-    best = f"{panel.best_heads}; within its interval {listed([str(heads) for heads in panel.tied_heads])}"
     beaten = panel.low_budget_loss
     low = "never lower" if beaten is None else f"one head lower at D_K {beaten}"
     text = f"lowest error {num(panel.gap)} times that of several heads"
@@ -176,5 +187,5 @@ def _relaxed(panel: ValuePanel) -> list[Comparison]:
         in_words(
             "value.relaxed.fragmented", beaten is not None, low, "a head count that one head beats at some D_K: 16"
         ),
-        in_words("value.relaxed.best-heads", panel.best_heads in whole("value.relaxed.best-heads"), best),
+        in_words("value.relaxed.best-heads", bool(panel.paper_heads), panel.best_text),
     ]

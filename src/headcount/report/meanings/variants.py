@@ -6,10 +6,12 @@ from headcount.experiments.evidence import Evidence
 from headcount.report.meanings.permutations import UNMEASURED
 from headcount.report.readings.frames import passing, rows, said, value, whole
 from headcount.report.readings.variants import (
-    PROPORTIONAL,
+    ValuePanel,
+    beyond_line,
     brackets,
-    degree_exponent,
     degree_heads,
+    degree_power,
+    is_proportional,
     linear_points,
     plateaus,
     regular_line,
@@ -51,11 +53,18 @@ def fig6(evidence: Evidence) -> str:
     )
     if wide is None:
         return f"{first} The less compressed panel was not measured."
-    best = "" if wide.best_heads in whole("value.relaxed.best-heads") else ", so here we differ"
     return (
-        f"{first} At d_model = {wide.d_model} it ends at {num(wide.gap)} times, and the lowest error comes with "
-        f"{counted(wide.best_heads, 'head')} (paper: {said('value.relaxed.best-heads')}{best})."
+        f"{first} At d_model = {wide.d_model} the lowest error comes with {wide.best_text} (paper: "
+        f"{said('value.relaxed.best-heads')}), and one head ends at {num(wide.gap)} times that of 4 or more: "
+        f"{_relaxed(wide)}."
     )
+
+
+def _relaxed(wide: ValuePanel) -> str:
+    """What of the paper's two findings at d_model = 32 differs."""
+    if wide.separated:
+        return 'only that one head is "competitive" differs' if wide.paper_heads else "both differ from the paper"
+    return "both as in the paper" if wide.paper_heads else "only the best head counts differ"
 
 
 def fig11(evidence: Evidence) -> str:
@@ -78,19 +87,22 @@ def fig11(evidence: Evidence) -> str:
 
 def fig12(evidence: Evidence) -> str:
     """D_K* by edges."""
-    line, power = regular_line(evidence), degree_exponent(evidence)
+    line, power = regular_line(evidence), degree_power(evidence)
     if line is None or power is None:
         return UNMEASURED
     gap = percent(line.slope, value("law.regular.slope"))
     rate = "about in proportion"
-    if not PROPORTIONAL[0] <= power <= PROPORTIONAL[1]:
-        rate = f"{'less' if power < 1 else 'more'} than in proportion"
-    degrees = [entry.degree for entry in degree_heads(evidence)]
-    last = max(degree for degree in degrees if degree in whole("regular.degrees"))
+    if not is_proportional(power):
+        rate = f"{'less' if power.slope < 1 else 'more'} than in proportion"
+    degrees = [entry.degree for entry in degree_heads(evidence) if entry.degree in whole("regular.degrees")]
+    more = [f"r = {degree} lies {side} it, × {num(factor)}" for degree, side, factor in beyond_line(evidence)]
+    whole_power = degree_power(evidence, all_degrees=True)
+    every = f" ({num(whole_power.slope)} with all {whole_power.points})" if whole_power and more else ""
     return (
-        f"From r = {degrees[0]} to {degrees[-1]} at the same m D_K* grows like the number of edges to the power "
-        f"{num(power)}, {rate}. The line of the paper's fit, here up to r = {last}, has slope {num(line.slope)} "
-        f"(paper: {said('law.regular.slope')}; {gap}) and R² {num(line.r_squared)}."
+        f"From r = {degrees[0]} to {degrees[-1]}, the paper's degrees, at the same m D_K* grows like the number of "
+        f"edges to the power {num(power.slope)}{every}, {rate}. The line through the origin on them has slope "
+        f"{num(line.slope)} (paper: {said('law.regular.slope')}; {gap}) and R² {num(line.r_squared)}"
+        f"{'; ' if more else ''}{listed(more) if more else ''}."
     )
 
 
@@ -114,7 +126,7 @@ def linear(evidence: Evidence) -> str:
     points = [point for point in linear_points(evidence) if point.gap is not None]
     if not points:
         return UNMEASURED
-    gap = max(point.gap or 0.0 for point in points)
+    gap, largest = max(point.gap or 0.0 for point in points), max(point.largest for point in points)
     told = []
     for point in points:
         least = min((budget for budget in (point.one_head, point.several) if budget is not None), default=None)
@@ -125,7 +137,7 @@ def linear(evidence: Evidence) -> str:
     same = "score like one head" if all(point.equal for point in points) else "do not score like one head"
     return (
         f"Several heads whose scores are summed {same} of the same D_K: the median gap in F1 is {num(gap, 2)} at most "
-        f"over {counted(len(points), 'point')}. {passed}"
+        f"over {counted(len(points), 'point')}, the largest {num(largest, 2)}. {passed}"
     )
 
 
@@ -137,8 +149,13 @@ def bounds(evidence: Evidence) -> str:
     if not over or not under:
         return UNMEASURED
     inside = sum(point.above and point.below for point in found)
+    tried, trivial = [point for point in found if point.tried], sum(point.one_each for point in found)
+    exact = [f"{point.name} with D_K = {point.printed:,}" for point in tried if point.printed is not None]
+    own = f"exact at {len(exact)} of {counted(len(tried), 'point')}" + (f", {listed(exact)}" if exact else "")
+    printed = f"; the paper's construction as printed is {own}" if tried else ""
     return (
-        f"At {inside} of {counted(len(found), 'point')} the trained threshold lies between the largest lower bound and "
-        f"the smallest construction. It is {span_text(over)} the bound, and the construction needs {span_text(under)} "
-        "the trained budget; but a threshold asks for an F1 of 0.99, and a bound or a construction for every pair."
+        f"At {inside} of {counted(len(found), 'point')} the trained threshold lies between the largest lower bound (it "
+        f"is {span_text(over)} that) and the smallest construction that we know, which needs {span_text(under)} the "
+        f"trained budget and is one head an edge at {trivial}{printed}. A threshold asks for an F1 of 0.99, a bound or "
+        "a construction for every pair."
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from math import log2
 from statistics import fmean
 
+from headcount.experiments import paper
 from headcount.experiments.evidence import Evidence
 from headcount.report.readings.frames import passing, rows, value
+from headcount.report.words import listed
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,17 @@ class Diagonal:
         if low_first is None or high_first is None or low_last is None or high_last is None:
             return None
         return low_last / high_first, high_last / low_first
+
+    @property
+    def step_limits(self) -> str:
+        """The training steps that Table 2 allows at these points; empty where all are allowed the same."""
+        limits = [(paper.step_cutoff(m, m // int(value("diagonal.compression"))), m) for m in self.items]
+        groups = [(steps, [m for _, m in group]) for steps, group in groupby(limits, key=lambda limit: limit[0])]
+        if len(groups) < 2:
+            return ""
+        (first, small), *rest = groups
+        later = [f"{steps:,} at {listed([f'{m:,}' for m in sizes])}" for steps, sizes in rest]
+        return f"{first:,} steps up to m = {small[-1]:,}, {', '.join(later)}"
 
     @property
     def level(self) -> bool | None:

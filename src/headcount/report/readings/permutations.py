@@ -126,7 +126,7 @@ def _window(key: tuple[int, int, int, int], curve: list[tuple[int, float]]) -> W
 
 @dataclass(frozen=True)
 class Rise:
-    """The windows of all curves together."""
+    """The windows of all curves together: upper bounds, since they end at tested budgets."""
 
     curves: int
     top: float  # median factor of D_K from the last F1 below 0.9 to 0.99
@@ -145,11 +145,12 @@ class Rise:
     @property
     def text(self) -> str:
         """What the factors are, with the number of curves."""
-        top = f"F1 goes from 0.9 to 0.99 while D_K grows × {num(self.top)} (median of {self.curves} curves; "
-        top += f"nine in ten × {num(self.most)} at most)"
-        if self.whole is None:
-            return top
-        return f"{top}, and × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+        top = f"F1 goes from 0.9 to 0.99 while D_K grows at most × {num(self.top)} (median of {self.curves} curves; "
+        top += f"nine in ten at most × {num(self.most)})"
+        whole = (
+            "" if self.whole is None else f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+        )
+        return f"{top}{whole}, counted from the last tested D_K below that F1"
 
 
 def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise | None:

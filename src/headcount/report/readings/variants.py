@@ -3,37 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
 from statistics import median
 
+import numpy as np
 import pandas as pd
 
-from headcount.analysis.fits import LineFit
-from headcount.analysis.laws import regular_fit
+from headcount.analysis.fits import LineFit, fit_line
+from headcount.analysis.laws import feature, regular_fit
 from headcount.experiments.evidence import Evidence
 from headcount.report.readings.frames import LEVEL, by_point, curves_on, fitted, pairs, passing, rows, value, whole
 from headcount.report.readings.permutations import GRID_STEP, FewHeads, with_heads
-from headcount.report.words import percent
+from headcount.report.words import counted, listed, percent
 
 APART = 1.25  # a quarter more error is a clear separation
 LATE_GAIN = 0.1
 EQUAL = 0.02  # in F1
 PROPORTIONAL = (0.8, 1.2)  # a power that counts as 1
+PRINTED = "as printed"  # the name of the paper's own construction
 UNDER_MAX = ("base", "diagonal", "extreme", "regular")  # the grids of the max-over-heads model
 
 
 def regular_line(evidence: Evidence, *, all_degrees: bool = False) -> LineFit | None:
     """D_K* against r·m log₂ m/d_model (Fig. 12), on the degrees of the paper's fit or on all measured."""
+    return fitted(regular_fit, _degrees(evidence, all_degrees))
+
+
+def degree_power(evidence: Evidence, column: str = "central", *, all_degrees: bool = False) -> LineFit | None:
+    """The line of log D_K* (or of log h*, `heads`) against log r: its slope is the power of r."""
+    return fitted(_log_fit, _degrees(evidence, all_degrees), column=column)
+
+
+def is_proportional(power: LineFit) -> bool:
+    """Whether a power counts as 1."""
+    return PROPORTIONAL[0] <= power.slope <= PROPORTIONAL[1]
+
+
+def beyond_line(evidence: Evidence) -> list[tuple[int, str, float]]:
+    """Degrees that the paper's fit leaves out: below or above our fit without them, and D_K* over what it says."""
+    line, table = regular_line(evidence), passing(evidence, "regular")
+    table = table.loc[~table["degree"].isin(whole("regular.degrees"))]
+    if line is None or table.empty:
+        return []
+    expected = [line(x) for x in feature(table, "edges·log2(items)/d_model")]
+    return [
+        (degree, "below" if budget < height else "above", budget / height)
+        for (degree, budget), height in zip(rows(table, "degree", "central"), expected, strict=True)
+    ]
+
+
+def _degrees(evidence: Evidence, all_degrees: bool) -> pd.DataFrame:
     table = passing(evidence, "regular")
-    return fitted(regular_fit, table if all_degrees else table.loc[table["degree"].isin(whole("regular.degrees"))])
+    return table if all_degrees else table.loc[table["degree"].isin(whole("regular.degrees"))]
 
 
-def degree_exponent(evidence: Evidence, column: str = "central") -> float | None:
-    """The power of r with which D_K* (or `heads`, h*) grows from the least to the largest degree measured."""
-    found = sorted(rows(passing(evidence, "regular"), "degree", column))
-    if len(found) < 2 or found[0][0] == found[-1][0]:
-        return None
-    return log(found[-1][1] / found[0][1]) / log(found[-1][0] / found[0][0])
+def _log_fit(table: pd.DataFrame, column: str) -> LineFit:
+    degrees, found = (np.log(table[name].to_numpy(dtype=float)) for name in ("degree", column))
+    return fit_line(degrees, found)
 
 
 @dataclass(frozen=True)
@@ -157,6 +182,17 @@ class ValuePanel:
         return min(self.lowest, key=lambda heads: self.lowest[heads][0])
 
     @property
+    def best_text(self) -> str:
+        """The best head count and those that tie with it: "2 heads, tied with 4 and 8"."""
+        tied = [str(heads) for heads in self.tied_heads if heads != self.best_heads]
+        return counted(self.best_heads, "head") + (f", tied with {listed(tied)}" if tied else "")
+
+    @property
+    def paper_heads(self) -> tuple[int, ...]:
+        """Of the head counts that the paper finds best, those that are best or tied here."""
+        return tuple(heads for heads in whole("value.relaxed.best-heads") if heads in self.tied_heads)
+
+    @property
     def tied_heads(self) -> tuple[int, ...]:
         """Head counts whose lowest error's interval meets that of the best."""
         _, low, high, _ = self.lowest[self.best_heads]
@@ -198,6 +234,16 @@ class LinearPoint:
         return median(abs(gap) for gap in self.gaps) if self.gaps else None
 
     @property
+    def largest(self) -> float:
+        """The largest size of a gap."""
+        return max((abs(gap) for gap in self.gaps), default=0.0)
+
+    @property
+    def passes(self) -> bool:
+        """Whether some budget passes, so that thresholds can be compared."""
+        return self.one_head is not None or self.several is not None
+
+    @property
     def equal(self) -> bool | None:
         """Whether several heads score as one does; None where no budget was tested with both."""
         return None if self.gap is None else self.gap <= EQUAL
@@ -230,6 +276,9 @@ class Bracket:
     budget: int
     lower: tuple[int, str] | None  # the largest lower bound
     upper: tuple[int, str] | None  # the smallest construction
+    tried: bool  # whether the construction as printed in the paper was
+    printed: int | None  # its D_K; None where it recognises the graph at none that was tried
+    one_each: bool  # whether the smallest construction is one head of width 1 an edge, which every graph has
 
     @property
     def above(self) -> bool:
@@ -246,28 +295,44 @@ class Bracket:
         if self.lower:
             parts.insert(0, f"{self.lower[0]:,} ({self.lower[1]}) {'≤' if self.above else '>'}")
         if self.upper:
-            parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({self.upper[1]})")
-        return " ".join(parts)
+            name = f"{self.upper[1]}, one head an edge" if self.one_each else self.upper[1]
+            parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({name})")
+        own = f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}" if self.tried else ""
+        return f"{' '.join(parts)}{own}"
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether the construction as printed recognises the graph, with no less than the trained budget."""
+        return self.printed is not None and self.budget <= self.printed
+
+    @property
+    def name(self) -> str:
+        return f"({self.items}, {self.d_model})" + (f", r = {self.degree}" if self.degree > 1 else "")
 
 
 def brackets(evidence: Evidence) -> list[Bracket]:
     """Every threshold under max that has a bound or a construction beside it."""
     if evidence.ceilings.empty:
         return []
-    known = evidence.ceilings.dropna(subset=["budget"])
     budgets: dict[tuple[int, int, int], int] = {}
     for grid in UNDER_MAX:
         for *point, budget in rows(passing(evidence, grid), "items", "d_model", "degree", "central"):
             budgets.setdefault((point[0], point[1], point[2]), budget)
     found = []
     for (m, d, r), budget in sorted(budgets.items()):
-        here = known.loc[(known["items"] == m) & (known["d_model"] == d) & (known["degree"] == r)]
+        table = evidence.ceilings
+        here = table.loc[(table["items"] == m) & (table["d_model"] == d) & (table["degree"] == r)]
+        known = here.dropna(subset=["budget"])
         lower, upper = (
-            [(int(amount), str(name)) for amount, name in rows(here.loc[here["kind"] == kind], "budget", "name")]
-            for kind in ("lower bound", "construction")
+            known.loc[known["kind"] == kind].sort_values(["budget", "name"]) for kind in ("lower bound", "construction")
         )
-        if lower or upper:
-            found.append(Bracket(m, d, r, budget, max(lower, default=None), min(upper, default=None)))
+        if len(known):
+            largest = next(rows(lower.tail(1), "budget", "name"), None)
+            smallest = next(rows(upper, "budget", "name"), None)
+            trivial = next(rows(upper, "heads", "key_dim"), None) == (m * r, 1)
+            printed = next(rows(upper.loc[upper["name"] == PRINTED], "budget"), (None,))[0]
+            tried = PRINTED in set(here["name"])
+            found.append(Bracket(m, d, r, budget, largest, smallest, tried, printed, trivial))
     return found
 
 

@@ -1,0 +1,67 @@
+"""`headcount export`."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headcount.cli.common import Json, emit, notice
+from headcount.cli.verify import TableKey, Weights, read_all
+from headcount.errors import InputError
+
+
+class Framework(StrEnum):
+    torch = "torch"
+
+
+def export(
+    weights: Weights,
+    graph: Annotated[Path | None, typer.Argument(help="Edge list; max and sum weights need it.")] = None,
+    table: Annotated[Path | None, typer.Argument(help="Embedding table; max and sum weights need it.")] = None,
+    to: Annotated[Framework, typer.Option(help="torch: a torch.nn.MultiheadAttention.")] = Framework.torch,
+    context_length: Annotated[int, typer.Option(help="The longest context, in items; not for softmax.")] = 64,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("mha.safetensors"),
+    key: TableKey = None,
+    json: Json = False,
+) -> None:
+    """Write the weights as the state dict of a stock torch.nn.MultiheadAttention.
+
+    Each head attends to a target in the context, and rests on one more
+    key (add_bias_kv) when there is none. The temperature follows from the
+    margin on the graph and the table, and from the context length.
+    Softmax weights are written as they are and need only themselves.
+
+    Values are zero and the output projection is the identity: replace
+    them by yours. In Python:
+
+    \b
+      from headcount.attention.export import load_attention, padded
+      attention = load_attention("mha.safetensors")
+      rows = padded(table, attention)[None]
+      _, shares = attention(rows, rows, rows, average_attn_weights=False)
+
+    \b
+    Examples:
+      headcount export weights.safetensors graph.csv table.npy --to torch
+      headcount export softmax.safetensors --out softmax_mha.safetensors
+    """
+    from headcount.attention.export import to_torch
+    from headcount.attention.storage import load
+
+    if out.resolve() == weights.resolve():
+        raise InputError(f"{out}: would replace the weights themselves; choose another file")
+    loaded, read, rows = load(weights), None, None
+    if loaded.aggregation == "softmax":
+        if graph is not None:
+            notice("graph and table are not needed: softmax weights are written as they are")
+    elif graph is None or table is None:
+        raise InputError(f"{loaded.aggregation} weights need more: headcount export WEIGHTS GRAPH TABLE --out FILE")
+    else:
+        loaded, read, rows = read_all(weights, graph, table, key)
+    attention = to_torch(loaded, read, rows, context_length=context_length)
+    attention.save(out, source=hashlib.sha256(weights.read_bytes()).hexdigest())
+    emit({**attention.facts, "file": str(out)}, json, f"written for {to.value}")
