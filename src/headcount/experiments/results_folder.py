@@ -102,6 +102,6 @@ def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest in a few lines: what was run, and where, when and how most of it was made."""
     made = manifest["made"]
     main = max(made, key=lambda entry: entry["trained"])
-    last = {"date": made[-1]["date"], "seconds": sum(entry["seconds"].get("runs", 0.0) for entry in made)}
-    of_main = {name: main[name] for name in ("command", "commit", "machine", "device", "engine", "versions")}
-    return {"preset": manifest["preset"], "runs": manifest["runs"], "run_steps": manifest["run_steps"]} | last | of_main
+    of_main = {name: main[name] for name in ("date", "command", "commit", "machine", "device", "engine", "versions")}
+    counts = {name: manifest[name] for name in ("preset", "runs", "run_steps")}
+    return counts | {"seconds": sum(entry["seconds"].get("runs", 0.0) for entry in made)} | of_main
