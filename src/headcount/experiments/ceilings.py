@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
+import torch
 
 from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
@@ -48,12 +50,24 @@ def ceilings(
     """
     report = progress or (lambda line: None)
     rows = []
-    for degree in degrees:
-        for items, d_model in points:
-            point = {"items": items, "d_model": d_model, "degree": degree}
-            rows += [point | row for row in _floors(items, d_model, degree)]
-            rows += [point | row for row in _built(items, d_model, degree, seed, report)]
+    with _one_thread():
+        for degree in degrees:
+            for items, d_model in points:
+                point = {"items": items, "d_model": d_model, "degree": degree}
+                rows += [point | row for row in _floors(items, d_model, degree)]
+                rows += [point | row for row in _built(items, d_model, degree, seed, report)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_SPLIT, "Int64"))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small products gain nothing from more threads, and wait for one another where the machine is busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _floors(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:
