@@ -23,6 +23,7 @@ from headcount.theory.laws import (
     BUDGET,
     BUDGET_REGULAR,
     BUDGET_WIDE,
+    COMPILED,
     HEADS,
     MEASURED,
     MEASURED_WIDE,
@@ -226,6 +227,21 @@ def test_a_context_costs_its_projections_and_logits():
     bare = plan(256, d_model=32).row("trained law")
     assert bare is not None
     assert bare.context_flops is None
+
+
+def test_the_compiled_law_stands_between_the_bounds_and_the_trained_laws():
+    answer = plan(256, d_model=32)
+    kinds = [row.kind for row in answer.rows]
+    assert kinds == [*["lower bound"] * 3, "compiled", *["trained law"] * 3, *["construction"] * 2]
+    row = answer.row("compiled")
+    assert row is not None
+    assert (row.name, row.heads, row.budget) == ("compiled law", None, math.ceil(COMPILED(256, 256, 32)))
+    assert row.interval == COMPILED.interval_at(256, 256, 32)
+    assert "headcount compile" in row.reason
+    assert f"; compiled weights need about {row.budget};" in answer.advice
+    assert "fitted to permutations" in str(plan(128, 512, d_model=32).row("compiled"))
+    assert "compiled" not in plan(128, 512, d_model=32).advice
+    assert plan(256, d_model=32, variant="softmax").row("compiled") is None
 
 
 def test_softmax_beyond_permutations_has_no_construction():
@@ -478,7 +494,7 @@ def test_plan_prints_a_table_and_json():
     parsed = json.loads(run("plan", "--items", "128", "--degree", "8", "--d-model", "32", "--json").output)
     assert parsed["family"] == "regular"
     assert parsed["edges"] == 1024
-    assert {row["kind"] for row in parsed["rows"]} == {"lower bound", "trained law", "construction"}
+    assert {row["kind"] for row in parsed["rows"]} == {"lower bound", "compiled", "trained law", "construction"}
 
 
 def test_plan_judges_models(tmp_path):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headcount.attention.recovery import Recovery as Recovery
     from headcount.attention.storage import load as load
     from headcount.attention.verification import verify as verify
+    from headcount.compiler.compile import compile as compile
     from headcount.constructions.construct import construct as construct
     from headcount.errors import InputError as InputError
     from headcount.errors import NoSolution as NoSolution
@@ -46,6 +47,7 @@ _ROOMS = {
     "attention.recovery": ["Recovery"],
     "attention.storage": ["load"],
     "attention.verification": ["verify"],
+    "compiler.compile": ["compile"],
     "constructions.construct": ["construct"],
     "errors": ["InputError", "NoSolution"],
     "problem.contexts": ["ContextSampler", "PairCounts", "labels"],

@@ -16,8 +16,10 @@ from headcount.cli import (
     bench,
     bounds,
     common,
+    compile,
     construct,
     export,
+    frontier,
     make,
     plan,
     reproduce,
@@ -64,6 +66,8 @@ app.add_typer(make.app, name="make")
 app.add_typer(bench.app, name="bench")
 app.add_typer(results.app, name="results")
 app.command()(construct.construct)
+app.command()(compile.compile)
+app.command()(frontier.frontier)
 app.command()(verify.verify)
 app.command()(export.export)
 app.command()(train.train)

@@ -106,7 +106,8 @@ def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: obje
 def _show_plan(answer: Plan) -> None:
     family = describe(answer.items, answer.edges, answer.family, answer.max_degree, answer.bits)
     whole = [] if answer.rows[0].context_flops is None else ["flops/\ncontext"]
-    signs = {"lower bound": "≥", "trained law": "≈", "construction": "≤"}
+    signs = {"lower bound": "≥", "compiled": "≈", "trained law": "≈", "construction": "≤"}
+    fitted = ("compiled", "trained law") if answer.edges <= answer.items else ("trained law",)
     print_table(
         f"{family}, d_model = {answer.d_model:,}",
         answer.advice,
@@ -114,8 +115,8 @@ def _show_plan(answer: Plan) -> None:
         [
             (
                 _label(row),
-                budget_cell(signs[row.kind], row.budget, row.sure or row.kind == "trained law"),
-                f"{row.heads:,} × {row.key_dim:,}" if row.heads else "any",
+                budget_cell(signs[row.kind], row.budget, row.sure or row.kind in fitted),
+                _split(row),
                 short(row.parameters),
                 short(row.flops_per_token),
                 *([] if row.context_flops is None else [short(row.context_flops)]),
@@ -126,6 +127,12 @@ def _show_plan(answer: Plan) -> None:
         ],
         [(_label(row), row.reason) for row in answer.rows],
     )
+
+
+def _split(row: Row) -> str:
+    if row.heads and row.key_dim:
+        return f"{row.heads:,} × {row.key_dim:,}"
+    return "found" if row.kind == "compiled" else "any"
 
 
 def _label(row: Row) -> str:

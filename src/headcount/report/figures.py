@@ -17,6 +17,7 @@ from headcount.report import tables
 from headcount.report.comparisons import COMPARISONS
 from headcount.report.figure import Figure
 from headcount.report.meanings import MEANINGS
+from headcount.report.readings.compiled import compiled_frontier, frontier_command
 
 _LAW = ("base", "extreme")  # whose thresholds the laws of Section 6.1 are fitted to
 
@@ -24,7 +25,7 @@ _LAW = ("base", "extreme")  # whose thresholds the laws of Section 6.1 are fitte
 def _figure(
     name: str, title: str, *grids: str, table: Callable[[Evidence], pd.DataFrame] | None = None, **more: Any
 ) -> Figure:
-    draw = None if table else partial(_draw, name)
+    draw = more.pop("draw", None if table else partial(_draw, name))
     return Figure(name, title, grids, draw=draw, table=table, compare=COMPARISONS[name], meaning=MEANINGS[name], **more)
 
 
@@ -32,6 +33,12 @@ def _draw(name: str, evidence: Evidence) -> Any:
     from headcount.report import charts  # Altair is loaded to draw, not to choose what to run
 
     return getattr(charts, name)(evidence)
+
+
+def _draw_frontier(evidence: Evidence) -> Any:
+    from headcount.report import charts
+
+    return charts.frontier(compiled_frontier(evidence))
 
 
 def _beside(grid: str) -> tuple[Need, ...]:
@@ -60,6 +67,13 @@ FIGURES = (
         "Beyond the paper: bounds, training, constructions",
         *("base", "regular", "diagonal", "extreme"),
         ceilings=True,
+    ),
+    _figure(
+        "frontier",
+        "Beyond the paper: compiled weights",
+        draw=_draw_frontier,
+        table=tables.frontier,
+        command=frontier_command,
     ),
 )
 

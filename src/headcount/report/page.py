@@ -100,7 +100,7 @@ def _section(
     section = Section(
         id=figure.id,
         title=figure.title,
-        command=f"headcount reproduce --preset {preset} --only {figure.id}",
+        command=figure.command() if figure.command else f"headcount reproduce --preset {preset} --only {figure.id}",
         claims=[claim for claim in claims if figure.id in claim.figures],
     )
     if not _is_measured(figure, evidence):

@@ -1,4 +1,4 @@
-"""Tables 1 and 2 as frames that a page shows as they are."""
+"""Tables 1 and 2, and that of compiled weights, as frames that a page shows as they are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import pandas as pd
 
 from headcount.experiments import paper
 from headcount.experiments.evidence import Evidence
+from headcount.report.readings.compiled import compiled_frontier
 from headcount.report.readings.frames import passing, rows
 from headcount.report.readings.paper_widths import paper_widths
+from headcount.report.words import widths_text
 
 MISSING = "–"
 
@@ -72,6 +74,27 @@ def unlisted_points() -> tuple[tuple[int, int], ...]:
     listed = set(rows(paper.table_2(), "items", "d_model"))
     swept = {point for name in paper.grids() if paper.grid(name).variant == "max" for point in paper.grid(name).points}
     return tuple(sorted(swept - listed))
+
+
+def frontier(evidence: Evidence) -> pd.DataFrame:
+    """The smallest compiled D_K of every point beside the others."""
+    table = compiled_frontier(evidence)
+    return pd.DataFrame(
+        {
+            "m": table["items"],
+            "d_model": table["d_model"],
+            "r": table["degree"],
+            "compiled D_K": table["budget"],
+            "heads × width": [widths_text(widths) for widths in table["widths"]],
+            "trained D_K*": table["trained"],
+            "smallest construction": table["constructed"],
+            "largest lower bound": table["lower_bound"],
+            "bits per parameter": table["bits_per_parameter"],
+            "relative margin": table["relative_margin"],
+            "seconds": table["seconds"],
+            "machine": table["machine"],
+        }
+    )
 
 
 def _ends(evidence: Evidence) -> dict[tuple[int, int], tuple[str, str]]:

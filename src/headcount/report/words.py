@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from headcount.experiments.paper import Value
 
@@ -100,3 +101,13 @@ def span_text(factors: Sequence[float]) -> str:
     """Write factors as "1.4 to 2.8 times", or "1.4 times" where they agree."""
     low, high = num(min(factors)), num(max(factors))
     return f"{low} times" if low == high else f"{low} to {high} times"
+
+
+def widths_text(widths: Any) -> str:
+    """Write the widths of heads as "2 × 7, 1 × 6"; a dash where there are none.
+
+    >>> widths_text("7 7 6"), widths_text(None)
+    ('2 × 7, 1 × 6', '–')
+    """
+    each = widths.split() if isinstance(widths, str) else []
+    return ", ".join(f"{each.count(width)} × {width}" for width in dict.fromkeys(each)) or "–"

@@ -1,6 +1,7 @@
 """The planner: what budget a graph needs, by every law at once.
 
-Lower bounds: Section 9. Trained laws: Section 6.1, Appendix A.3. Constructions: Sections 4, 8, Appendix B.
+Lower bounds: Section 9. The compiled law: ours. Trained laws: Section 6.1, Appendix A.3. Constructions: Sections 4, 8,
+Appendix B.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headcount.errors import InputError
 from headcount.theory.bounds import lower_bounds
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS, TrainedLaw, own_law
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, COMPILED, HEADS, TrainedLaw, own_law
 from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
 
 Variant = Literal["max", "softmax"]
@@ -21,9 +22,9 @@ Variant = Literal["max", "softmax"]
 
 @dataclass(frozen=True)
 class Row:
-    """One answer: the split, what it costs, and why. A lower bound leaves the split open (None)."""
+    """One answer: the split, what it costs, and why. Lower bounds and the compiled law leave the split open (None)."""
 
-    kind: Literal["lower bound", "trained law", "construction"]
+    kind: Literal["lower bound", "compiled", "trained law", "construction"]
     name: str
     heads: int | None
     key_dim: int | None
@@ -101,12 +102,15 @@ def plan(
         row("lower bound", bound.name, int(bound.budget), True, f"{bound.assumptions} ({bound.reference})")
         for bound in lower_bounds(items, edges, d_model, family=family, max_degree=max_degree, **options)
     ]
+    if variant == "max":
+        interval, reason = COMPILED.interval_at(items, edges, d_model), _compiled_reason(items, edges, d_model)
+        rows.append(
+            row("compiled", "compiled law", ceil(COMPILED(items, edges, d_model)), False, reason, None, None, interval)
+        )
     for fit in [law] if law else [own_law(items, edges, d_model), *_fits_of_the_paper(items, edges, d_model)]:
         heads, key_dim = trained_split(items, edges, d_model, fit)
         interval = fit.interval_at(items, edges, d_model)
-        reason = law_reason(fit, variant)
-        if interval:
-            reason += f" 95 % of new thresholds lie in {interval[0]:,.0f} … {interval[1]:,.0f}."
+        reason = law_reason(fit, variant) + _interval_text("thresholds", interval)
         rows.append(row("trained law", fit.name, heads * key_dim, False, reason, heads, key_dim, interval))
     if upper is not None:
         reason = _construction_reason(upper, edges, d_model, max_degree)
@@ -116,7 +120,9 @@ def plan(
         better = pseudo_inverse(items, edges, d_model, max_degree)
         split = better.heads, better.key_dim
         rows.append(row("construction", better.name, better.budget, better.sure, better.basis, *split))
-    return Plan(items, edges, d_model, variant, family, max_degree, bits, tuple(rows), _advice(rows, variant))
+    return Plan(
+        items, edges, d_model, variant, family, max_degree, bits, tuple(rows), _advice(rows, variant, edges <= items)
+    )
 
 
 def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
@@ -159,6 +165,16 @@ def law_reason(law: TrainedLaw, variant: Variant) -> str:
     return f"{law.source}{caveat}."
 
 
+def _compiled_reason(items: int, edges: int, d_model: int) -> str:
+    caveat = "; fitted to permutations alone" if edges > items else ""
+    ends = _interval_text("searches", COMPILED.interval_at(items, edges, d_model))
+    return f"{COMPILED.source}{caveat}; headcount compile finds and certifies the weights of one graph.{ends}"
+
+
+def _interval_text(what: str, ends: tuple[float, float] | None) -> str:
+    return f" 95 % of new {what} lie in {ends[0]:,.0f} … {ends[1]:,.0f}." if ends else ""
+
+
 def _construction_reason(upper: UpperBound, edges: int, d_model: int, max_degree: int | None) -> str:
     if max_degree is None or upper.name != "general-graph":
         return upper.basis
@@ -166,7 +182,7 @@ def _construction_reason(upper: UpperBound, edges: int, d_model: int, max_degree
     return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
 
 
-def _advice(rows: list[Row], variant: Variant) -> str:
+def _advice(rows: list[Row], variant: Variant, sparse: bool) -> str:
     floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
     trained = next(row for row in rows if row.kind == "trained law")
     heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"
@@ -174,6 +190,9 @@ def _advice(rows: list[Row], variant: Variant) -> str:
     text = f"{start} {heads} of width {trained.key_dim} (D_K = {trained.budget:,})"
     if floor.budget > 1:
         text += f"; the {floor.name} rules out D_K < {floor.budget:,}"
+    for row in rows:
+        if row.kind == "compiled" and sparse:  # the law is one of permutations
+            text += f"; compiled weights need about {row.budget:,}"
     built = [row for row in rows if row.kind == "construction"]
     if not built:
         return f"{text}; the paper has no softmax construction beyond permutations."

@@ -1,7 +1,8 @@
-"""The figures of the paper, drawn from our evidence, and two of our own: `linear` and `bounds`."""
+"""The figures of the paper, drawn from our evidence, and three of our own: `linear`, `bounds` and `frontier`."""
 
 from headcount.report.charts.bounds import bounds
 from headcount.report.charts.curves import fig1, fig5, fig6, fig9, fig11, linear
+from headcount.report.charts.frontier import frontier
 from headcount.report.charts.heads import fig2, fig4, fig10, fig13
 from headcount.report.charts.thresholds import fig3, fig8, fig12
 
@@ -19,5 +20,6 @@ __all__ = [
     "fig11",
     "fig12",
     "fig13",
+    "frontier",
     "linear",
 ]

@@ -32,4 +32,5 @@ COMPARISONS: dict[str, Callable[[Evidence], list[Comparison]]] = {
     "table2": table2,
     "linear": linear,
     "bounds": bounds,
+    "frontier": lambda evidence: [],  # the paper has none
 }

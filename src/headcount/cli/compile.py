@@ -1,0 +1,103 @@
+"""`headcount compile`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.common import Json, Seed, emit, notice, progress_line
+from headcount.cli.verify import TableKey, read_problem
+from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from headcount.compiler.compile import Compiled
+
+
+def compile(
+    graph: Annotated[Path, typer.Argument(help="Edge list (.csv or .tsv).", show_default=False)],
+    table: Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")] = None,
+    budget: Annotated[int | None, typer.Option(help="D_K.", show_default="the smallest that is found")] = None,
+    heads: Annotated[int | None, typer.Option(help="h.", show_default="the best that is found")] = None,
+    margin: Annotated[float | None, typer.Option(help="The least margin to accept, as a share of τ.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default="none")] = None,
+    bits: Annotated[int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")] = None,
+    variant: Annotated[str, typer.Option(help="How heads are joined: max or softmax.")] = "max",
+    context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
+    seed: Seed = 0,
+    key: TableKey = None,
+    json: Json = False,
+) -> None:
+    """Find the smallest weights that decide every pair of a graph rightly, and certify them.
+
+    The certificate is a verification of all pairs, so the weights are right in
+    every context. Ctrl-C ends the search with the best weights so far.
+
+    With --bits the weights lie on a grid, one scale for each matrix of each
+    head, and are verified after rounding. With --variant softmax the
+    certificate covers every context of --context-length items.
+
+    Exit code 0: certified; 1: nothing found, and how far it got; 2: bad input.
+
+    \b
+    Examples:
+      headcount compile graph.csv table.npy --out weights.safetensors
+      headcount compile graph.csv table.npy --budget 40 --time-limit 60
+      headcount compile graph.csv table.npy --bits 8 --out weights.safetensors
+      headcount compile graph.csv table.npy --variant softmax --context-length 16
+    """
+    from headcount.compiler.compile import compile as run
+    from headcount.compiler.compile_rounded import bit_account
+
+    read, rows = read_problem(graph, table, key)
+    if out is None and not json:
+        notice("the weights are not written; give --out FILE.safetensors to keep them")
+    if variant not in ("max", "softmax"):
+        raise InputError(f"--variant {variant} is unknown; use max or softmax")
+    with progress_line() as report:
+        found = run(
+            *(read, rows, budget, heads, margin, time_limit, seed),
+            progress=report,
+            bits=bits,
+            variant=variant,
+            context_length=context_length,
+        )
+    if out is not None:
+        _with_certificate(found).save(out)
+    account = bit_account(found.weights, read, bits) if bits is not None else {}
+    emit(_result(found, out, json) | account, json, _title(found))
+
+
+def _with_certificate(found: Compiled) -> Any:
+    """The weights with their certificate among the notes of the file."""
+    said = {f"certificate_{name}": str(value) for name, value in found.certificate.as_dict().items()}
+    return replace(found.weights, notes={**found.weights.notes, "method": "compiled", **said})
+
+
+def _title(found: Compiled) -> str:
+    pairs, length = f"all {found.certificate.pairs:,} pairs are right", found.certificate.context_length
+    return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
+
+
+def _result(found: Compiled, out: Path | None, whole: bool) -> dict[str, Any]:
+    certificate = found.certificate
+    attempts = [asdict(attempt) for attempt in found.frontier]
+    return {
+        "budget": found.weights.budget,
+        "heads": found.weights.heads,
+        "key_dim": found.weights.key_dim,
+        "margin": certificate.margin,
+        "relative_margin": certificate.relative_margin,
+        "threshold": certificate.threshold,
+        "dtype": certificate.dtype,
+        "score_error": certificate.score_error,
+        "lowest_edge": certificate.lowest_edge and list(asdict(certificate.lowest_edge).values()),
+        "highest_non_edge": certificate.highest_non_edge and list(asdict(certificate.highest_non_edge).values()),
+        "attempts": attempts if whole else len(attempts),
+        "seconds": sum(attempt.seconds for attempt in found.frontier),
+        **({"graph_hash": certificate.graph_hash, "table_hash": certificate.table_hash} if whole else {}),
+        "file": str(out) if out else None,
+    }

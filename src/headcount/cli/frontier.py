@@ -1,0 +1,229 @@
+"""`headcount frontier`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.common import Json, Seed, emit, notice, progress_line
+from headcount.cli.tables import print_table
+from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headcount.experiments.frontier import Search
+
+_EVERY = 5.0  # seconds between plain lines
+_COLUMNS = (
+    "(m, d_model)",
+    "compiled\nD_K",
+    "h × d_k",
+    "margin",
+    "s",
+    "trained\nD_K*",
+    "con-\nstructed",
+    "lower\nbound",
+)
+
+
+def frontier(
+    items: Annotated[str | None, typer.Option(help="Items m of a grid, as in 64,128.", show_default="64,128")] = None,
+    d_model: Annotated[
+        str | None, typer.Option(help="Widths of the embeddings in a grid.", show_default="16,32")
+    ] = None,
+    points: Annotated[
+        str | None, typer.Option(help="m x d_model (x r) in place of a grid, as in 64x16,128x32x4.")
+    ] = None,
+    degree: Annotated[str, typer.Option(help="Degrees r; 1 is a permutation, others regular graphs.")] = "1",
+    seeds: Annotated[int, typer.Option(min=1, help="Graphs and tables at each point.")] = 1,
+    seed: Seed = 0,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each.")] = 20.0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The table (.csv): written row by row.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw it (.png, .svg or .pdf).", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """Compile graphs over a grid of sizes: the smallest certified D_K beside the trained one and the bounds.
+
+    Rows that --out has are not computed again, so the same command goes on after
+    Ctrl-C. Trained and constructed D_K are those that came with headcount.
+
+    \b
+    Examples:
+      headcount frontier
+      headcount frontier --points 64x16,128x32 --out frontier.csv --chart frontier.png
+      headcount frontier --items 128 --d-model 32 --degree 1,4,16 --time-limit 60
+    """
+    from headcount.experiments.frontier_table import frontier_table, read_frontier
+
+    if not time_limit > 0:
+        raise InputError(f"--time-limit {time_limit}: leaves no time; choose more than 0")
+    asked = _asked(items, d_model, points, degree, seeds, seed)
+    _check_outputs(out, chart)
+    have = read_frontier(out) if out and out.exists() else frontier_table([])
+    interrupted = False
+    try:
+        have = _fill(have, asked, time_limit, out)
+    except _Interrupted as stopped:
+        have, interrupted = stopped.table, True
+    rows = _of(have, asked)
+    if chart is not None and len(rows.dropna(subset=["budget"])):
+        _draw(rows, chart)
+    _show(rows, json, out, chart)
+    if interrupted:
+        kept = f"; {out} has every row that is finished, and the same command goes on from there" if out else ""
+        notice(f"interrupted{kept}")
+        sys.exit(130)
+
+
+class _Interrupted(Exception):
+    """Ctrl-C, with the rows so far."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table = table
+
+
+def _asked(
+    items: str | None, d_model: str | None, points: str | None, degree: str, seeds: int, seed: int
+) -> list[Search]:
+    from headcount.experiments.frontier import searches
+
+    degrees = _numbers("--degree", degree)
+    if points is None:
+        widths = _numbers("--d-model", d_model or "16,32")
+        grid = [(m, d) for m in _numbers("--items", items or "64,128") for d in widths]
+        return searches(grid, degrees, seeds, seed)
+    if items is not None or d_model is not None:
+        raise InputError("--points names the sizes; leave out --items and --d-model")
+    found: list[Search] = []
+    for word in points.split(","):
+        m, d, *r = _numbers("--points", word, "x")
+        found += searches([(m, d)], r or degrees, seeds, seed)
+    return list(dict.fromkeys(found))
+
+
+def _numbers(option: str, text: str, separator: str = ",") -> list[int]:
+    example = "64x16,128x32x4" if separator == "x" else "64,128"
+    try:
+        numbers = [int(word) for word in text.lower().split(separator)]
+    except ValueError:
+        numbers = []
+    if not numbers or (separator == "x" and len(numbers) not in (2, 3)):
+        raise InputError(f"{option} {text!r}: not understood; write for instance {option} {example}")
+    return numbers
+
+
+def _check_outputs(out: Path | None, chart: Path | None) -> None:
+    """Refuse what cannot be written before the work."""
+    if chart is not None and chart.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--chart {chart}: no format of a chart; end it in .png, .svg or .pdf")
+    for path in (out, chart):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{path}: its folder does not exist; make it or choose another path")
+
+
+def _fill(have: pd.DataFrame, asked: list[Search], time_limit: float, out: Path | None) -> pd.DataFrame:
+    """Add the rows that are missing; a search that found nothing is made again."""
+    from headcount.experiments.frontier import searched
+    from headcount.experiments.frontier_table import KEY, frontier_table, write_frontier
+
+    rows: dict[Any, dict[str, Any]] = {tuple(row[name] for name in KEY): row for row in _records(have)}
+    missing = [one for one in asked if rows.get(tuple(one), {}).get("budget") is None]
+    if known := len(asked) - len(missing):
+        notice(f"{known} of {len(asked)} rows are in {out}")
+    try:
+        with progress_line() as report:
+            for row in searched(missing, time_limit, _now_and_then(report)):
+                rows[tuple(row[name] for name in KEY)] = row
+                if out is not None:
+                    write_frontier(frontier_table(rows.values()), out)
+    except KeyboardInterrupt:
+        raise _Interrupted(frontier_table(rows.values())) from None
+    return frontier_table(rows.values())
+
+
+def _now_and_then(report: Callable[[str], None]) -> Callable[[str], None]:
+    """On a terminal every line; otherwise one in a few seconds."""
+    last = float("-inf")
+
+    def tell(line: str) -> None:
+        nonlocal last
+        if sys.stderr.isatty() or time.monotonic() - last > _EVERY:
+            last = time.monotonic()
+            report(line)
+
+    return tell
+
+
+def _of(table: pd.DataFrame, asked: list[Search]) -> pd.DataFrame:
+    from headcount.experiments.frontier_table import KEY
+
+    wanted = set(asked)
+    keep = [tuple(key) in wanted for key in table[KEY].itertuples(index=False, name=None)]
+    return table.loc[keep].reset_index(drop=True)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of plain values, None where one is missing."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")
+
+
+def _draw(rows: pd.DataFrame, path: Path) -> None:
+    from headcount.report.charts import frontier as chart
+    from headcount.report.figure_files import specification, write_figure
+
+    write_figure(specification(chart(rows)), path.with_suffix(""), [path.suffix[1:]])
+
+
+def _show(table: pd.DataFrame, json: bool, out: Path | None, chart: Path | None) -> None:
+    rows = _records(table)
+    if json:
+        files = {"file": str(out) if out else None, "chart": str(chart) if chart else None}
+        emit({"rows": rows, **files}, True)
+        return
+    if not rows:
+        return
+    several = len({row["seed"] for row in rows}) > 1
+    print_table(
+        "random permutations, and regular graphs where r is given, on Gaussian tables",
+        _advice(rows),
+        (*_COLUMNS, "bits/\nparam"),
+        [_cells(row, several) for row in rows],
+    )
+    if out is None:
+        notice("the table is not kept; give --out FILE.csv to keep it and to go on from there")
+
+
+def _cells(row: dict[str, Any], several: bool) -> list[str]:
+    point = f"({row['items']:,}, {row['d_model']:,})" + (f", r = {row['degree']}" if row["degree"] > 1 else "")
+    known = [_whole(row[name]) for name in ("trained", "constructed", "lower_bound")]
+    if several:
+        point += f", seed {row['seed']}"
+    if row["budget"] is None:
+        return [point, "none", "–", "–", f"{row['seconds']:.0f}", *known, "–"]
+    widths = sorted({int(width) for width in row["widths"].split()})
+    split = f"{row['heads']:,} × {widths[0]}" + (f"…{widths[-1]}" if len(widths) > 1 else "")
+    found = [f"{row['budget']:,}", split, f"{row['relative_margin']:.2g}", f"{row['seconds']:.0f}"]
+    return [point, *found, *known, f"{row['bits_per_parameter']:.2f}"]
+
+
+def _whole(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _advice(rows: list[dict[str, Any]]) -> str:
+    found = [row for row in rows if row["budget"] is not None]
+    if not found:
+        return "No weights were certified; allow more time with --time-limit."
+    best = max(found, key=lambda row: row["bits_per_parameter"])
+    shares = [row["budget"] / row["trained"] for row in found if row["trained"] is not None]
+    text = f"Certified weights carry up to {best['bits_per_parameter']:.2f} bits per key–query parameter"
+    if shares:
+        low, high = f"{min(shares):.2f}", f"{max(shares):.2f}"
+        text += f" and need {low}" + (f" to {high}" if high != low else "") + " times the trained D_K*"
+    return f"{text}."

@@ -1,0 +1,82 @@
+"""From whitened weights that separate to KeyQuery weights with as wide a margin as a few more steps can give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.verification import verify
+from headcount.compiler.certificate import Certificate
+from headcount.compiler.objective import Objective, Pressure, Weights
+from headcount.compiler.prepared import Prepared
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
+
+_GROWTH = 1.3  # how much wider a margin is tried each time
+_STUCK = 1e4  # damping beyond which no step helps
+
+
+def polish(
+    problem: Prepared, weights: Weights, keep_on: Callable[[], bool], enough: float = 0.5, steps: int = 60
+) -> Weights:
+    """Widen the relative margin, (low − high)/(low + high), by descent on margins just beyond the one reached."""
+    objective = Objective(problem)
+    plain = Pressure(torch.ones(1, problem.edges, device=problem.points.device))
+    damping = torch.full((1,), 1e-3, device=problem.points.device)
+    best, widest = weights, 0.0
+    for _ in range(steps):
+        here = objective.read(weights, 0.0, 0.0, plain)
+        middle, gap = float(here.low + here.high) / 2, float(here.gap)
+        if middle * problem.level > 0 and gap / 2 / abs(middle) > widest:
+            best, widest = weights, gap / 2 / abs(middle)
+            weights = weights.scaled(problem.level / middle)
+        if widest >= enough or float(damping) > _STUCK or not keep_on():
+            break
+        setting = max(_GROWTH * widest, 1e-3), 0.0, plain
+        here = objective.read(weights, *setting, damping)
+        assert here.step is not None
+        moved = weights.minus(here.step)
+        better = float(objective.read(moved, *setting).loss) < float(here.loss)
+        weights, damping = (moved, damping * 0.5) if better else (weights, damping * 4)
+    return best
+
+
+def unfold(problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype) -> KeyQuery:
+    """The weights for the table as given, each head balanced so that W_Q and W_K have one norm."""
+    heads = []
+    for head, width in enumerate(widths):
+        query, key = (
+            problem.fold @ part[0, head, :, :width].cpu().double() for part in (weights.queries, weights.keys)
+        )
+        ratio = (key.norm() / query.norm()).sqrt() if query.any() and key.any() else torch.tensor(1.0)
+        heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
+    return KeyQuery.from_heads(heads, threshold=problem.level)
+
+
+def settle(
+    problem: Prepared, weights: Weights, widths: tuple[int, ...], graph: Graph, table: Float[Tensor, "items d_model"]
+) -> tuple[KeyQuery, Certificate] | None:
+    """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
+    for dtype in (torch.float32, torch.float64):
+        folded = unfold(problem, weights, widths, dtype)
+        first = verify(folded, graph, table)
+        if first.lowest_edge is None or first.highest_non_edge is None:
+            continue
+        middle = (first.lowest_edge.score + first.highest_non_edge.score) / 2
+        if middle == 0:
+            continue
+        centred = replace(folded, threshold=middle)
+        found = verify(centred, graph, table)
+        if found.exact:
+            return centred, Certificate.of(found, centred, graph, table)
+    return None
+
+
+def constant(graph: Graph, table: Tensor) -> KeyQuery:
+    """Zero weights: every score is 0, so τ alone says that all pairs are edges, or none."""
+    zero = torch.zeros(1, table.shape[1], 1)
+    return KeyQuery(zero, zero, threshold=-1.0 if graph.edges else 1.0)

@@ -1,0 +1,93 @@
+"""The problem as the compiler sees it: a whitened table, an edge list, a threshold of +1 or −1.
+
+Scores xᵀ W_Q W_Kᵀ y do not change when the table is multiplied by an invertible matrix and the weights by its
+inverse, and their scale is free. So the table's rows become the rows of U in X = U Σ Vᵀ, which removes anisotropy,
+and the threshold is fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.errors import InputError, NoSolution
+from headcount.problem.graph import Graph
+from headcount.shapes import Float, Int
+
+_RANK = 1e-6  # directions whose singular value is smaller than this share of the largest are left out
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Whitened rows, the matrix that folds whitening into weights, the edges, and the threshold."""
+
+    points: Float[Tensor, "items rank"]
+    fold: Float[Tensor, "d_model rank"]
+    sources: Int[Tensor, " edges"]
+    targets: Int[Tensor, " edges"]
+    level: float
+
+    @classmethod
+    def of(cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device) -> Prepared:
+        left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
+        rank = max(1, int((values > _RANK * values[0]).sum()))
+        scale = math.sqrt(len(table) / rank)  # rows of mean squared norm 1
+        fold = right[:rank].T / values[:rank] * scale if values[0] > 0 else torch.zeros(table.shape[1], rank).double()
+        sources, targets = (torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets))
+        return cls((left[:, :rank] * scale).float().to(device), fold, sources, targets, level)
+
+    def at(self, level: float) -> Prepared:
+        """The same problem with another threshold."""
+        return replace(self, level=level)
+
+    @property
+    def items(self) -> int:
+        return self.points.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """The width of the whitened table: d_model, or less where the table's rows span less."""
+        return self.points.shape[1]
+
+    @property
+    def edges(self) -> int:
+        return self.sources.numel()
+
+
+def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> None:
+    """Refuse what no weights can do: equal rows whose edges differ, or an all-zero row with some edges but not all."""
+    if table.ndim != 2 or len(table) != graph.items:
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
+        )
+    if not table.isfinite().all():
+        raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
+    rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0
+    _require_like_twins(graph, rows)
+    for i in np.flatnonzero(~rows.any(axis=1)):
+        touching = int(((graph.sources == i) | (graph.targets == i)).sum())
+        if touching not in (0, 2 * graph.items - 1):
+            raise NoSolution(
+                f"row {i} of the table is zero, so all its scores are equal, but only some of its pairs are edges; "
+                "give it a vector"
+            )
+
+
+def _require_like_twins(graph: Graph, rows: Float[np.ndarray, "items d_model"]) -> None:
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    twin = first[group.ravel()]
+    for i in np.flatnonzero(twin != np.arange(graph.items)):
+        for name, here, there in (
+            ("out of", graph.sources, graph.targets),
+            ("into", graph.targets, graph.sources),
+        ):
+            mine, other = (np.sort(there[here == item]) for item in (i, twin[i]))
+            if not np.array_equal(mine, other):
+                raise NoSolution(
+                    f"rows {twin[i]} and {i} of the table are equal but the edges {name} them differ, so no weights "
+                    "can tell them apart; change one of the rows"
+                )

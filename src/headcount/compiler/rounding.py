@@ -1,0 +1,102 @@
+"""Weights on a grid of b bits: every entry is a whole number times its matrix's scale.
+
+The grid is symmetric and uniform, with 2ᵇ − 1 levels −(2ᵇ⁻¹ − 1) … 2ᵇ⁻¹ − 1, and one scale for each W_Q and each
+W_K of each head. So b·2·d_model·D_K bits hold the levels; the 2h scales and τ are side information that this count
+leaves out. A scale has 16 significant bits, hence level × scale is exact in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.errors import InputError
+from headcount.problem.streams import generator
+from headcount.shapes import Float
+
+_MOST_BITS = 8
+_SCALE_BITS = 16
+_CLIPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # shares of the largest entry at which a grid may end
+
+Head = Float[Tensor, "two d_model _"]  # W_Q and W_K of one head
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The multiples of a scale from −top to top, one scale for each of W_Q and W_K."""
+
+    scales: Float[Tensor, "two 1 1"]
+    top: int
+
+    @classmethod
+    def of(cls, head: Head, bits: int) -> Grid:
+        """For each matrix, among a few places where its grid may end, the one that moves its entries least."""
+        check_bits(bits)
+        top = 2 ** (bits - 1) - 1
+        head = head.double()
+        largest = head.abs().amax((1, 2), keepdim=True)
+        choices = torch.stack([_short(clip * largest / top) for clip in _CLIPS])
+        moved = torch.stack([(cls(scales, top).nearest(head) - head).square().sum((1, 2)) for scales in choices])
+        return cls(choices.gather(0, moved.argmin(0)[None, :, None, None]).squeeze(0), top)
+
+    def nearest(self, head: Head) -> Head:
+        """The entries rounded to their grid; what lies beyond it moves to its end."""
+        return self.levels(head) * self.scales
+
+    def levels(self, head: Head) -> Head:
+        """The whole numbers nearest to entries over scale."""
+        return (head / self.scales).round().clamp(-self.top, self.top)
+
+
+def check_bits(bits: int) -> None:
+    """Refuse a grid with one level, and one finer than the scales allow."""
+    if not 2 <= bits <= _MOST_BITS:
+        raise InputError(f"weights are rounded to 2…{_MOST_BITS} bits, not {bits}; choose 8 or 4")
+
+
+def rounded(weights: KeyQuery, bits: int) -> KeyQuery:
+    """Each W_Q and W_K rounded to its own grid of b bits, in float32; the threshold stays.
+
+    >>> weights = KeyQuery(torch.tensor([[[0.9], [-0.31]]]), torch.ones(1, 2, 1), threshold=0.5)
+    >>> Grid.of(heads_of(weights)[0], 4).levels(heads_of(rounded(weights, 4))[0])[0].flatten().tolist()
+    [7.0, -2.0]
+    """
+    return from_parts([Grid.of(head, bits).nearest(head) for head in heads_of(weights)], weights, weights.threshold)
+
+
+def heads_of(weights: KeyQuery) -> list[Head]:
+    """W_Q and W_K of each head in float64, without padding."""
+    both = torch.stack([weights.queries, weights.keys], 1).double().cpu()
+    return [head[:, :, :width] for head, width in zip(both, weights.widths, strict=True)]
+
+
+def from_parts(heads: list[Head], like: KeyQuery, threshold: float) -> KeyQuery:
+    """KeyQuery weights in float32, which holds rounded entries exactly."""
+    pairs = [(head[0].float(), head[1].float()) for head in heads]
+    return KeyQuery.from_heads(pairs, threshold, like.aggregation, like.notes)
+
+
+def turned(heads: list[Head], seed: int) -> list[Head]:
+    """The same scores from other weights: W_Q → W_Q A, W_K → W_K A⁻ᵀ.
+
+    With W_Q W_Kᵀ = U S Vᵀ they become U·√S·R and V·√S·R for a random orthogonal R, so that all columns, and both
+    matrices, have entries of about one size: what a grid with one scale wants.
+    """
+    rng = generator(seed, 0xB175)
+    found = []
+    for query, key in heads:
+        left, right = torch.linalg.qr(query), torch.linalg.qr(key)
+        inner, values, outer = torch.linalg.svd(left.R @ right.R.T, full_matrices=False)
+        turn = torch.linalg.qr(torch.from_numpy(rng.standard_normal((query.shape[1],) * 2))).Q[: len(values)]
+        root = values.sqrt()[:, None] * turn
+        found.append(torch.stack([left.Q @ inner @ root, right.Q @ outer.mT @ root]))
+    return found
+
+
+def _short(scales: Tensor) -> Tensor:
+    """Floats of few significant bits, no smaller; 1 where there is nothing to hold."""
+    mantissa, exponent = torch.frexp(torch.where(scales > 0, scales, 1.0))
+    return torch.ldexp((mantissa * 2**_SCALE_BITS).ceil(), exponent - _SCALE_BITS)

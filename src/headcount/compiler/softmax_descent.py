@@ -1,0 +1,143 @@
+"""Descents for softmax weights: towards an order of logits in two heads, and on the certificate's own bounds.
+
+Under softmax a row's masses sum to h in every context, with or without a target in it. With two heads there is a way
+out that serves every context length, since the source itself is always in its context:
+
+    head 1:  edge > the source itself > everything else       head 2:  edge > everything else > the source itself
+
+In sharp heads an edge then collects 2, and nothing else more than 1. This needs one target a source at most. In long
+contexts the masses of non-edges may also just be spread evenly; there the bounds of the certificate are descended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from headcount.compiler.prepared import Prepared
+from headcount.problem.streams import generator
+from headcount.shapes import Bool, Float
+
+_STEPS = 1000
+_RATE = 0.05
+_TRIALS = 4
+_COLDEST, _WARMEST = 0.003, 0.1  # the smooth extremes of bounds
+
+Both = Float[Tensor, "two trials heads rank width"]  # W_Q and W_K of every trial
+
+
+def edge_mask(problem: Prepared) -> Bool[Tensor, "items items"]:
+    mask = torch.zeros(problem.items, problem.items, dtype=torch.bool)
+    mask[problem.sources, problem.targets] = True
+    return mask
+
+
+def ordered(problem: Prepared, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]) -> tuple[Both, float]:
+    """Two heads in the order above, and the least difference in that order: right if positive."""
+    edges = edge_mask(problem)
+    own = torch.eye(problem.items, dtype=torch.bool) & ~edges
+    others = ~(own | edges)
+    above = [_precedences(edges, own, others, head) for head in range(2)]
+    start = _start(problem, widths, seed)
+    best, widest = start[:, :1], -math.inf
+
+    def loss_of(weights: Tensor, share: float) -> Tensor:
+        nonlocal best, widest
+        logits = _logits(problem, weights)
+        margin = max(1 - 1.3 * share, 0.05)
+        total = logits.new_zeros(logits.shape[0])
+        least = torch.full_like(total, torch.inf)
+        for head, rules in enumerate(above):
+            for pivot, sign, where in rules:
+                level = logits[:, head].masked_fill(~pivot, 0.0).sum(2, keepdim=True)
+                ahead = (sign * (level - logits[:, head])).masked_fill(~where, torch.inf)
+                total = total + (margin - ahead).clamp_min(0).square().sum((1, 2))
+                least = torch.minimum(least, ahead.amin((1, 2)))
+        reached, top = float(least.detach().max()), int(least.argmax())
+        if reached > widest:
+            best, widest = weights.detach()[:, top : top + 1].clone(), reached
+        return total.sum()
+
+    _adam(start, loss_of, lambda: widest < 0.05 and keep_on())
+    return best, widest
+
+
+def _precedences(
+    edges: Tensor, own: Tensor, others: Tensor, head: int
+) -> list[tuple[Bool[Tensor, "m m"], int, Bool[Tensor, "m m"]]]:
+    """(pivot, sign, where): in each row the pivot's logit lies above (+) or below (−) those of the marked pairs."""
+    has_edge, has_own = edges.any(1, keepdim=True), own.any(1, keepdim=True)
+    order = [(own, 1, others & has_own)] if head == 0 else [(own, -1, others & has_own)]
+    return [*order, (edges, 1, (own | others) & has_edge)]
+
+
+def spread(
+    problem: Prepared, widths: tuple[int, ...], length: int, seed: int, keep_on: Callable[[], bool]
+) -> tuple[Both, float]:
+    """Widen the gap between the bounds: lowest edge − highest non-edge over every context of ℓ items."""
+    edges = edge_mask(problem)
+    start = _start(problem, widths, seed)
+    best, widest = start[:, :1], -math.inf
+    scales = torch.tensor(widths).rsqrt()[:, None, None]
+
+    def loss_of(weights: Tensor, share: float) -> Tensor:
+        nonlocal best, widest
+        logits = _logits(problem, weights) * scales
+        low, high = (_masses(logits, length, largest).sum(1) for largest in (True, False))
+        low, high = low.masked_fill(~edges, torch.inf).flatten(1), high.masked_fill(edges, -torch.inf).flatten(1)
+        gap = (low.amin(1) - high.amax(1)).detach()
+        reached, top = float(gap.max()), int(gap.argmax())
+        if reached > widest:
+            best, widest = weights.detach()[:, top : top + 1].clone(), reached
+        warmth = _WARMEST * (_COLDEST / _WARMEST) ** share
+        return warmth * ((-low / warmth).logsumexp(1) + (high / warmth).logsumexp(1)).sum()
+
+    _adam(start, loss_of, lambda: widest < 0.01 and keep_on())
+    return best, widest
+
+
+def _masses(logits: Float[Tensor, "*n m m"], length: int, largest: bool) -> Float[Tensor, "*n m m"]:
+    """p_ij when the free items of the context are the largest, or the smallest, rivals: as `bound_scores` has it."""
+    items = logits.shape[-1]
+    eye = torch.eye(items, dtype=torch.bool)
+    own = logits.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    top = logits.masked_fill(eye, -torch.inf if largest else torch.inf).topk(length - 1, largest=largest)
+    empty = torch.full_like(own, -torch.inf)
+    before = torch.cat([empty, top.values.logcumsumexp(-1)], -1)
+    after = torch.cat([top.values.flip(-1).logcumsumexp(-1).flip(-1), empty], -1)
+    without = torch.logaddexp(before[..., :-1], after[..., 1:])
+    rivals = without[..., -1:].expand_as(logits).scatter(-1, top.indices, without)
+    total = torch.where(eye, before[..., -1:], torch.logaddexp(own, rivals))
+    return torch.sigmoid(logits - total)
+
+
+def _logits(problem: Prepared, weights: Both) -> Float[Tensor, "trials heads m m"]:
+    queries, keys = problem.points @ weights
+    return queries @ keys.mT
+
+
+def _start(problem: Prepared, widths: tuple[int, ...], seed: int) -> Both:
+    """Scores of about unit size; columns beyond a head's width are zero, and stay so: both factors vanish there."""
+    shape = (2, _TRIALS, len(widths), problem.rank, max(widths))
+    draws = torch.from_numpy(generator(seed, 0x50F7).standard_normal(shape)).float()
+    for head, width in enumerate(widths):
+        draws[:, :, head, :, width:] = 0.0
+        draws[:, :, head] *= 0.8 / width**0.25
+    return draws
+
+
+def _adam(start: Tensor, loss_of: Callable[[Tensor, float], Tensor], keep_on: Callable[[], bool]) -> None:
+    weights = start.clone().requires_grad_()
+    adam = torch.optim.Adam([weights], lr=_RATE, betas=(0.9, 0.99))
+    for step in range(_STEPS):
+        share = step / _STEPS
+        adam.param_groups[0]["lr"] = _RATE * (0.5 + 0.5 * math.cos(math.pi * share)) + 1e-4
+        loss = loss_of(weights, share)
+        if not keep_on():
+            break
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
