@@ -281,6 +281,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
     assert "holds a reproduction with --preset quick" in other.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
 def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, evidence):
     """What is said of a figure with the runs of `--only` alone is what is said of it with all runs."""
