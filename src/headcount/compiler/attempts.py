@@ -21,6 +21,8 @@ from headcount.shapes import Float
 
 _TOGETHER = {"cpu": 2**18, "cuda": 2**25}  # scores of all trials and heads in a descent; twice that every round
 _TRIALS = 8
+_HASTY = 160  # steps of the first round, enough where the budget is ample
+_STEPS = 400  # of the next; 1.5 times as many every round
 _SMALL = 2**18  # scores of all trials and heads up to which one thread is used
 _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which nothing is polished
@@ -70,11 +72,15 @@ class Workshop:
         return time.monotonic() < self.deadline
 
     def reach(self, budget: int, rounds: Iterator[int]) -> bool:
-        """Whether weights of at most this budget are found in the given rounds; each is slower than the last."""
+        """Whether weights of at most this budget are found in the given rounds; each is slower than the last.
+
+        Round 0 is hasty and tries the likeliest number of heads alone.
+        """
         for number in rounds:
             levels = self.levels if number == 1 and self.best is None else self.levels[:1]
             for level in levels:
-                for heads in head_counts(self.problems[level], budget, self.heads):
+                counts = head_counts(self.problems[level], budget, self.heads)
+                for heads in counts if number else counts[:1]:
                     if not self.in_time():
                         return False
                     if self._descend(level, widths_of(budget, heads, self.rank), number):
@@ -91,7 +97,7 @@ class Workshop:
 
         trials = (_TOGETHER[self.device.type] << min(number, 3)) // (len(widths) * problem.items**2)
         trials = max(1, min(_TRIALS, trials))
-        schedule = Schedule(steps=int(400 * 1.5**number))
+        schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
         with _threads_for(trials * len(widths) * problem.items**2):
             found = descend(problem, widths, trials, self.seed + 1000 * number, schedule, keep_on)
             settled = None

@@ -27,7 +27,7 @@ from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 _ROUNDS = 4  # at a given budget, without a time limit
-_SHRINK = (0.85, 0.7, 0.5)
+_GROWTH = 1.25  # of a search's budgets, while none is reached
 _BEYOND = 16  # a search gives up at this many times its first budget
 
 
@@ -168,31 +168,26 @@ def _rounds(time_limit: float | None) -> Iterator[int]:
 
 
 def _search(workshop: Workshop) -> None:
-    """Shrink from a first budget until it fails (or grow until it succeeds), bisect, then insist just below."""
+    """Grow from a first budget until one is reached, then shrink, hastily at first and with patience at the end."""
     floor = workshop.heads or 1
     budget = first = max(floor, first_budget(workshop.graph.items, workshop.graph.edges, workshop.rank))
-    failed, shrinks = floor - 1, iter(_SHRINK)
-    while workshop.in_time():
-        if workshop.reach(budget, iter([0])):
-            assert workshop.best is not None
-            high = workshop.best[0].budget
-            if high - failed <= 1:
-                break
-            ratio = next(shrinks, 0.5) if failed == floor - 1 else 0.0
-            budget = max(int(high * ratio), (failed + high) // 2 if not ratio else failed + 1)
-        else:
-            failed = budget
-            if workshop.best is None:
-                if budget >= _BEYOND * first and not workshop.reach(budget, iter([1])):
-                    return
-                budget = math.ceil(1.25 * budget)
-            elif workshop.best[0].budget - failed <= 1:
-                break
-            else:
-                budget = (failed + workshop.best[0].budget) // 2
-    while workshop.best is not None and workshop.best[0].budget > floor and workshop.in_time():
-        if not workshop.reach(workshop.best[0].budget - 1, iter([1, 2])):
-            break
+    while workshop.in_time() and not workshop.reach(budget, iter([0])):
+        if budget >= _BEYOND * first and not workshop.reach(budget, iter([1])):
+            return
+        budget = math.ceil(_GROWTH * budget)
+    for number in range(_ROUNDS - 1):
+        _shrink(workshop, floor, number)
+
+
+def _shrink(workshop: Workshop, floor: int, number: int) -> None:
+    """Go down by an eighth (less in later rounds) while that succeeds, and by half as much after every failure."""
+    if workshop.best is None:
+        return
+    stride = max(1, workshop.best[0].budget >> (3 + number))
+    while stride and workshop.in_time():
+        budget = workshop.best[0].budget - stride
+        if budget < floor or not workshop.reach(budget, iter([number])):
+            stride //= 2
 
 
 def _how_far(workshop: Workshop, when: str) -> str:

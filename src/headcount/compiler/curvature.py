@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headcount.shapes import Float
+from headcount.shapes import Float, Int
 
-_DIRECT = {"cpu": 3000, "cuda": 16000}  # parameters of a head up to which its block is factorised
+_DIRECT = {"cpu": 400, "cuda": 2000}  # parameters of a head up to which its block is factorised
 _OUTER = {"cpu": 2**22, "cuda": 2**27}  # entries of x xᵀ held at a time
 _SAMPLE = {"cpu": 2**18, "cuda": 2**23}  # active pairs of a head that stand for all in the iterative model
 _ROUNDS = 40  # of conjugate gradients
@@ -106,7 +106,7 @@ class Direct(_Slopes):
 
 
 class Iterative(_Slopes):
-    """JᵀPJ applied to vectors, on active pairs alone (a sample of them where there are many); conjugate gradients."""
+    """JᵀPJ applied to vectors, on active pairs alone (a sample of them where there are many)."""
 
     def __init__(self, points: Tensor, queries: Tensor, keys: Tensor) -> None:
         super().__init__(points, queries, keys)
@@ -124,41 +124,82 @@ class Iterative(_Slopes):
                 rows, columns, weight = rows[::every], columns[::every], weight[::every] * every
             self._found[head].append((rows + tile.rows.start, columns, weight))
 
-    def step(self, damping: Float[Tensor, " c"]) -> Float[Tensor, "c parameters"]:
-        slope = self.slope()
-        return torch.stack([self._solve(head, slope[head], float(damping[head])) for head in range(len(slope))])
+    def heads(self) -> list[_Pairs]:
+        return [
+            _Pairs(query, key, *(torch.cat(parts) for parts in zip(*found, strict=True)))
+            for query, key, found in zip(self.queries, self.keys, self._found, strict=True)
+        ]
 
-    def _solve(self, head: int, slope: Float[Tensor, " parameters"], damping: float) -> Float[Tensor, " parameters"]:
-        pairs = [torch.cat(parts) for parts in zip(*self._found[head], strict=True)]
-        query, key = self.queries[head], self.keys[head]
-        near, far = query[pairs[0]], key[pairs[1]]
-        trace = pairs[2] @ (
-            self.points.square().sum(1)[pairs[0]] * far.square().sum(1)
-            + self.points.square().sum(1)[pairs[1]] * near.square().sum(1)
+
+class _Pairs:
+    """The active pairs of one head, row by row: JᵀPJ in terms of changes of its queries and keys."""
+
+    def __init__(self, query: Tensor, key: Tensor, rows: Tensor, columns: Tensor, weight: Tensor) -> None:
+        self.query, self.key, self.rows, self.columns, self.weight = query, key, rows, columns, weight
+        self.near, self.far = query.index_select(0, rows), key.index_select(0, columns)
+        self.by_column = columns.argsort(stable=True)
+        self.rows_by_column = rows[self.by_column]
+        self.row_starts, self.column_starts = _starts(rows, len(query)), _starts(columns, len(query))
+
+    def apply(self, query: Float[Tensor, "items width"], key: Float[Tensor, "items width"]) -> tuple[Tensor, Tensor]:
+        """What changes of all q_i and k_j make of the pairs, and that again as slopes of q_i and k_j."""
+        change = (query.index_select(0, self.rows) * self.far).sum(1)
+        change = change.add_((self.near * key.index_select(0, self.columns)).sum(1)).mul_(self.weight)
+        return (
+            _weighted_sums(self.key, self.columns, self.row_starts, change),
+            _weighted_sums(self.query, self.rows_by_column, self.column_starts, change[self.by_column]),
         )
-        shift = (damping + 1e-6) * float(trace) / len(slope) + 1e-9
-        x, residual = torch.zeros_like(slope), slope.clone()
-        direction, power = residual.clone(), float(residual @ residual)
-        enough = _CLOSE**2 * power
-        for _ in range(_ROUNDS):
-            moved = self._apply(direction, pairs, near, far) + shift * direction
-            curved = float(direction @ moved)
-            if power <= enough or curved <= 0:
-                break
-            length = power / curved
-            x, residual = x + length * direction, residual - length * moved
-            power, before = float(residual @ residual), power
-            direction = residual + power / before * direction
-        return x
 
-    def _apply(self, vector: Tensor, pairs: list[Tensor], near: Tensor, far: Tensor) -> Tensor:
-        """JᵀPJ·vector, with pairs as (rows, columns, weights)."""
-        rows, columns, weight = pairs
-        query, key = (self.points @ part for part in vector.view(2, self.points.shape[1], -1))
-        change = ((query[rows] * far + near * key[columns]).sum(1) * weight).unsqueeze(1)
-        sums = torch.zeros_like(query).index_add_(0, rows, change * far)
-        others = torch.zeros_like(key).index_add_(0, columns, change * near)
-        return torch.cat([(self.points.T @ part).flatten() for part in (sums, others)])
+    def squares(self, norms: Float[Tensor, " items"]) -> Float[Tensor, "two width width"]:
+        """Σ P‖x_i‖² k_j k_jᵀ and Σ P‖x_j‖² q_i q_iᵀ: JᵀPJ's diagonal blocks, summed over the table's directions."""
+        sides = (self.far, norms[self.rows]), (self.near, norms[self.columns])
+        return torch.stack([(part * (norm * self.weight)[:, None]).T @ part for part, norm in sides])
+
+
+def solve_together(
+    points: Float[Tensor, "items rank"], models: list[Iterative], damping: Float[Tensor, " c"]
+) -> Float[Tensor, "c parameters"]:
+    """Conjugate gradients for all heads at once, each preconditioned by its `squares`."""
+    heads = [head for model in models for head in model.heads()]
+    slope = torch.cat([model.slope() for model in models])
+    count, (rank, width) = len(heads), (points.shape[1], heads[0].query.shape[1])
+    norms = points.square().sum(1)
+    squares = torch.stack([head.squares(norms) for head in heads]) / rank
+    shift = (damping + 1e-6) * squares.diagonal(dim1=2, dim2=3).mean((1, 2)) + 1e-9
+    inverse = torch.linalg.inv(squares + shift[:, None, None, None] * torch.eye(width, device=points.device))
+
+    def apply(vector: Tensor) -> Tensor:
+        moved = points @ vector.view(count, 2, rank, width).permute(2, 0, 1, 3).flatten(1)
+        moved = moved.view(-1, count, 2, width).permute(1, 2, 0, 3)
+        sums = torch.stack([torch.stack(head.apply(*change)) for head, change in zip(heads, moved, strict=True)])
+        slopes = points.T @ sums.permute(2, 0, 1, 3).flatten(1)
+        return slopes.view(rank, count, 2, width).permute(1, 2, 0, 3).reshape(count, -1) + shift[:, None] * vector
+
+    def precondition(vector: Tensor) -> Tensor:
+        return (vector.view(count, 2, rank, width) @ inverse).flatten(1)
+
+    x, residual = torch.zeros_like(slope), slope
+    direction = eased = precondition(residual)
+    power, enough = (residual * eased).sum(1), _CLOSE * slope.norm(dim=1)
+    for _ in range(_ROUNDS):
+        if bool((residual.norm(dim=1) <= enough).all()):
+            break
+        moved = apply(direction)
+        length = (power / (direction * moved).sum(1).clamp_min(1e-30))[:, None]
+        x, residual = x + length * direction, residual - length * moved
+        eased = precondition(residual)
+        power, before = (residual * eased).sum(1), power
+        direction = eased + (power / before.clamp_min(1e-30))[:, None] * direction
+    return torch.where(x.isfinite(), x, 0.0)
+
+
+def _starts(places: Int[Tensor, " pairs"], items: int) -> Int[Tensor, " items"]:
+    """Where each item's pairs begin among sorted pairs."""
+    return torch.bincount(places, minlength=items).cumsum(0).roll(1).index_fill_(0, places.new_zeros(1), 0)
+
+
+def _weighted_sums(table: Tensor, which: Tensor, starts: Tensor, weight: Tensor) -> Float[Tensor, "items width"]:
+    return torch.nn.functional.embedding_bag(which, table, starts, mode="sum", per_sample_weights=weight)
 
 
 def _squares(parts: Float[Tensor, "*c rows width"]) -> Float[Tensor, "*c rows _"]:

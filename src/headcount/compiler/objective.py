@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headcount.compiler.curvature import Direct, Iterative, Tile, model_of
+from headcount.compiler.curvature import Direct, Iterative, Tile, model_of, solve_together
 from headcount.compiler.prepared import Prepared
 from headcount.shapes import Bool, Float, Int
 
@@ -123,6 +123,7 @@ class Objective:
         pull = share.mul_(short > 0).mul_(pressure.edges.unsqueeze(1))
         sums = _Sums((pressure.edges * cost).sum(1), missed.sum(1), torch.full_like(best[:, 0], -torch.inf))
         step = None if damping is None else torch.empty(trials * heads, 2 * rank * width, device=queries.device)
+        waiting: list[Iterative] = []
         for chosen, trial in self._chunks(trials, heads):
             part = _Part(queries[chosen], keys[chosen], trial, pull.flatten(0, 1)[chosen], short.flatten(0, 1)[chosen])
             if step is None or damping is None:
@@ -130,7 +131,12 @@ class Objective:
             else:
                 model = model_of(self.problem.points, part.queries, part.keys)
                 self._pass(part, margin, pressure, sums, model)
-                step[chosen] = model.step(damping[trial])
+                if isinstance(model, Direct):
+                    step[chosen] = model.step(damping[trial])
+                else:
+                    waiting.append(model)
+        if step is not None and damping is not None and waiting:
+            step = solve_together(self.problem.points, waiting, damping.repeat_interleave(heads))
         step = None if step is None else step.view(trials, heads, 2, rank, width)
         return Reading(sums.loss, best.amin(1), sums.high, sums.wrong, step)
 
