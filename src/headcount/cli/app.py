@@ -14,6 +14,7 @@ import typer
 from headcount.cli import (
     audit,
     bench,
+    block,
     bounds,
     common,
     compile,
@@ -72,6 +73,7 @@ app.command()(verify.verify)
 app.command()(export.export)
 app.command()(train.train)
 app.command()(sweep.sweep)
+app.command()(block.block)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.report)
 app.command()(show.show)

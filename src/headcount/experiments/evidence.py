@@ -10,6 +10,7 @@ import pandas as pd
 
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
+from headcount.experiments.block_folder import block_frame
 from headcount.experiments.search import Searches, outcomes_frame
 from headcount.experiments.sweep import SearchPart, SweepFile
 from headcount.training.spec import RunSpec
@@ -30,7 +31,8 @@ class Evidence:
 
     `curves` are those of `analysis.curves`, `thresholds` and `by_heads` those of `analysis.thresholds` (values are
     missing where nothing passed), `ceilings` those of `experiments.ceilings`. In `curves` and `thresholds`, `runs`
-    counts the seeds. `provenance` is the manifest of the reproduction.
+    counts the seeds. `provenance` is the manifest of the reproduction. `block` has the runs of Section 7.3, a row each,
+    with the columns of `block_folder`.
     """
 
     curves: pd.DataFrame
@@ -38,6 +40,8 @@ class Evidence:
     by_heads: pd.DataFrame
     ceilings: pd.DataFrame
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    block: pd.DataFrame = field(default_factory=lambda: block_frame([]))
+    block_provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, grid: str, frame: str = "curves", **at: int | str) -> pd.DataFrame:
         """The rows of one grid, and of one point where `at` names it: `on("regular", "thresholds", degree=2)`."""
@@ -78,7 +82,7 @@ def gather(
             seeds = judged.groupby(POINT)["seed"].nunique().rename("runs").reset_index()
             frames["thresholds"].append(thresholds(judged).merge(seeds, on=POINT).assign(grid=part.paper))
             frames["by_heads"].append(thresholds_by_heads(judged).assign(grid=part.paper))
-    found = {name: _joined(name, tables) for name, tables in frames.items()}
+    found: dict[str, Any] = {name: _joined(name, tables) for name, tables in frames.items()}
     found["thresholds"] = found["thresholds"].drop_duplicates(["grid", *POINT], ignore_index=True)
     return Evidence(**found, ceilings=_joined("ceilings", [ceilings]), provenance=provenance or {})
 

@@ -3,6 +3,7 @@
 runs.sqlite    the store, from which an interrupted reproduction goes on
 runs.parquet   the finished runs, a row each
 ceilings.csv   lower bounds and constructions at the same points
+block/         runs of Section 7.3, where some were asked for; without them those that came with headcount are shown
 manifest.json  preset, seeds, and for every time that it was run: command, commit, machine, versions, durations
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from headcount.errors import InputError
+from headcount.experiments.block_folder import BlockFolder
 from headcount.experiments.evidence import KEY, Evidence, gather
 from headcount.experiments.presets import preset
 from headcount.experiments.store import Store
@@ -24,6 +26,7 @@ from headcount.files import replacing
 
 _COLUMNS = [*KEY, "budget", "steps", "value", "diverged", "threshold", "engine", "device", "seconds"]
 _SMALL = dict.fromkeys((*KEY[1:], "budget", "steps"), "int32") | {"seconds": "float32", "threshold": "float32"}
+_SHIPPED = Path(__file__).with_name("measured") / "block"
 _WHOLE = ["heads", "key_dim", "budget"]
 
 
@@ -36,6 +39,11 @@ class ResultsFolder:
     @property
     def store(self) -> Path:
         return self.path / "runs.sqlite"
+
+    @property
+    def block(self) -> BlockFolder:
+        """The runs of Section 7.3."""
+        return BlockFolder(self.path / "block")
 
     def has_runs(self) -> bool:
         return (self.path / "runs.parquet").exists()
@@ -78,7 +86,9 @@ class ResultsFolder:
     def evidence(self) -> Evidence:
         """Judge what is there."""
         manifest = self.manifest()
-        return gather(self.runs(), preset(manifest["preset"]), self.ceilings(), _provenance(manifest))
+        found = gather(self.runs(), preset(manifest["preset"]), self.ceilings(), _provenance(manifest))
+        block = self.block if self.block.made() else BlockFolder(_SHIPPED)
+        return replace(found, block=block.frame(), block_provenance=block.provenance())
 
     def _read(self, name: str, read: Any) -> Any:
         path = self.path / name

@@ -130,7 +130,7 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     ('two', 'two.sqlite', 6, 5)
     """
     path = existing_file(path)
-    top = Table(str(path), _toml(path), _KEYS)
+    top = Table(str(path), read_toml(path), _KEYS)
     if "grid" not in top and "search" not in top:
         raise top.wrong("has neither a [grid] nor a [search] table; add one")
     name = top.one("name", str, path.stem)
@@ -140,8 +140,8 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     if engine not in get_args(EngineName):
         raise top.wrong(f"engine {engine!r} is unknown; use {', '.join(get_args(EngineName))}")
     store = path.parent / top.one("store", str, f"{name}.sqlite")
-    grids = tuple(_grid(*found) for found in _tables(top, "grid"))
-    searches = tuple(_search(*found) for found in _tables(top, "search"))
+    grids = tuple(_grid(*found) for found in tables(top, "grid"))
+    searches = tuple(_search(*found) for found in tables(top, "search"))
     if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
         raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
     return SweepFile(path, name, engine, store, grids, searches)
@@ -162,7 +162,8 @@ def _search(place: str, values: Any) -> SearchPart:
     return SearchPart(runs, level, table.one("paper", str))
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or say in a sentence why not."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -173,7 +174,7 @@ def _toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
 
 
-def _tables(top: Table, name: str) -> list[tuple[str, Any]]:
+def tables(top: Table, name: str) -> list[tuple[str, Any]]:
     """The tables of one kind with their places: [grid] is one, [[grid]] may come several times."""
     found = top.get(name)
     if found is None:

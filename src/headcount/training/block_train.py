@@ -21,7 +21,9 @@ from headcount.training.progress import notice
 from headcount.training.result import versions
 
 OnCheck = Callable[[StackState], None]
+OnResults = Callable[[list[BlockResult]], None]
 _GIVE_EVERY, _SAY_EVERY = 20.0, 10.0  # seconds
+_GIVE_SHARE = 0.02  # of the time, at most, goes into giving states
 
 
 def train_blocks(
@@ -32,16 +34,17 @@ def train_blocks(
     device: str = "auto",
     progress: bool = True,
     on_check: OnCheck | None = None,
+    on_results: OnResults | None = None,
     resume: Iterable[StackState] | None = None,
     time_limit: float | None = None,
 ) -> list[BlockResult]:
     """Train every spec on the table's first rows and return the results in the order of the specs.
 
-    Runs that can share a stack do. `on_check` is given the stack's state at a check about every 20 seconds and
-    whenever a stack ends or is stopped; given back as `resume`, it goes on from there and, on the same kind of device,
-    ends bit for bit as if it had never stopped. `time_limit` (seconds) and an interrupt (Ctrl-C) stop between two
-    steps; runs that are not finished then have no result. There is no early stopping: a run may sit near 0 for
-    thousands of steps and then learn.
+    Runs that can share a stack do. `on_results` is given a stack's results when it ends, `on_check` its state at a
+    check about every 20 seconds (less often if writing it takes long) and whenever a stack ends or is stopped; given
+    back as `resume`, it goes on from there and, on the same kind of device, ends bit for bit as if it had never
+    stopped. `time_limit` (seconds) and an interrupt (Ctrl-C) stop between two steps; runs that are not finished then
+    have no result. There is no early stopping: a run may sit near 0 for thousands of steps and then learn.
     """
     chosen = choose_device(device)
     distinct, results = list(dict.fromkeys(specs)), {}
@@ -57,8 +60,10 @@ def train_blocks(
             if stop():
                 break
             rows = torch.cat([table[: state.specs[0].items].float(), null_row.float()[None]])
-            for result in _trained(state, rows, chosen, stop, progress, on_check):
-                results[result.spec] = result
+            found = _trained(state, rows, chosen, stop, progress, on_check)
+            results |= {result.spec: result for result in found}
+            if on_results and found:
+                on_results(found)
     if progress and len(results) < len(distinct):
         notice(f"stopped: {len(results)} of {len(distinct)} runs are finished")
     return [results[spec] for spec in specs if spec in results]
@@ -93,6 +98,7 @@ class _Voyage:
     def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
         self._stack, self._progress, self._on_check = stack, progress, on_check
         self._given = self._said = time.monotonic()
+        self._pause = _GIVE_EVERY
 
     def sail(self, stop: Callable[[], bool]) -> bool:
         """Steps and checks until the end; whether it was reached."""
@@ -107,7 +113,7 @@ class _Voyage:
             self._check()
             state.seconds += time.monotonic() - began
             self._say((state.taken - before) * len(state.specs) / (time.monotonic() - began))
-            if time.monotonic() - self._given > _GIVE_EVERY and state.taken < spec.steps:
+            if time.monotonic() - self._given > self._pause and state.taken < spec.steps:
                 self._give()
         self._give()
         return state.taken >= spec.steps
@@ -129,9 +135,11 @@ class _Voyage:
 
     def _give(self) -> None:
         self._stack.wait()
+        began = time.monotonic()
         if self._on_check:
             self._on_check(self._stack.state)
         self._given = time.monotonic()
+        self._pause = max(_GIVE_EVERY, (self._given - began) / _GIVE_SHARE)
 
     def _say(self, rate: float) -> None:
         state = self._stack.state

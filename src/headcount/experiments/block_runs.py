@@ -1,0 +1,77 @@
+"""Make the runs of a block plan in a folder: what is there is not made again, what was stopped goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from headcount.experiments.block_folder import BlockFolder
+from headcount.experiments.block_plan import BlockPlan
+from headcount.experiments.reproduction import commit, machine
+from headcount.training.block_train import choose_device, train_blocks
+from headcount.training.result import versions
+
+
+@dataclass(frozen=True)
+class Made:
+    """How far it is: runs of the plan that are finished, and those still to do."""
+
+    finished: int
+    missing: int
+
+
+def run_blocks(
+    plan: BlockPlan,
+    folder: BlockFolder,
+    command: str,
+    *,
+    device: str = "auto",
+    progress: bool = True,
+    time_limit: float | None = None,
+) -> Made:
+    """Train what the folder lacks. Finished stacks are kept at once, others about every 20 seconds."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    known = {result.spec for result in folder.results()}
+    wanted = [spec for spec in plan.specs if spec not in known]
+    before, began, started = folder.made(), time.monotonic(), datetime.now(UTC)
+    trained = 0
+    on = choose_device(device)
+
+    def entry() -> dict[str, Any]:
+        return {
+            "command": command,
+            "commit": commit(),
+            "date": started.strftime("%Y-%m-%d %H:%M UTC"),
+            "machine": machine(),
+            "device": torch.cuda.get_device_name() if on == "cuda" else on,
+            "versions": versions(),
+            "trained": trained,
+            "seconds": round(time.monotonic() - began, 1),
+        }
+
+    def finished(results: list) -> None:
+        nonlocal trained
+        folder.add(results)
+        trained += len(results)
+
+    if wanted:
+        try:
+            train_blocks(
+                wanted,
+                plan.table.embeddings,
+                plan.table.null,
+                device=on,
+                progress=progress,
+                on_check=folder.keep,
+                on_results=finished,
+                resume=folder.under_way(wanted),
+                time_limit=time_limit,
+            )
+        finally:
+            folder.write_table()
+            folder.write_made([*before, entry()])
+    return Made(len(plan.specs) - len(wanted) + trained, len(wanted) - trained)

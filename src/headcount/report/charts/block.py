@@ -1,0 +1,165 @@
+"""The transformer block: Fig. 7, and one head under the controls (not in the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from headcount.experiments.evidence import Evidence
+from headcount.report.charts.style import COLOURS, GREY, finish, log2_ruler, some, told_apart, tooltips
+from headcount.report.readings.block import Cell, Setting, panels
+from headcount.report.readings.block_controls import Control, controls
+from headcount.report.readings.frames import said, value
+from headcount.report.words import counted, listed
+
+_ROWS = ("test accuracy", "accuracy with s and q barred")
+_DODGE = 0.14  # octaves of D_K between the head counts, so that their bars stand side by side
+_BESIDE = 0.032  # octaves from a mean to its first seed
+_JITTER = 0.009  # octaves between the seeds
+_ENDS = [-0.04, 1.04]
+_TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
+_ONE, _SEVERAL, _CONTROL = "one head", "several heads", "one head under a control"
+_SHOWN = {
+    "value": "accuracy|.4f",
+    "seed": "seed",
+    "interval": "95 % interval of the mean",
+    "errors": "errors that are s",
+    "collapsed": "collapsed runs",
+    "heads": "h|d",
+    "budget": "D_K|d",
+    "items": "m|d",
+    "d_model": "d_model|d",
+}
+
+
+def fig7(evidence: Evidence) -> alt.TopLevelMixin:
+    """Fig. 7: accuracy against D_K on each table, seeds beside their mean; below, with s and q barred at the test."""
+    found = panels(evidence)
+    lines = [line for panel in found for line in _panel_lines(panel)]
+    frame = some(pd.DataFrame(lines), "runs of the transformer block")
+    budgets = sorted({budget for panel in found for budget in panel.budgets})
+    looks = told_apart("heads", frame["heads"], "heads h")
+    x = log2_ruler("total key dimension D_K", padding=30, values=budgets).x("x")
+    y = alt.Y("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=_TICKS), title=None)
+    base: Any = alt.Chart().encode(x=x, color=looks["color"])
+    means = base.transform_filter("datum.kind == 'mean'")
+    paper: Any = alt.Chart().transform_filter("datum.kind == 'paper'")
+    layers = [
+        paper.mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1.3).encode(y=y),
+        means.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.2, clip=True).encode(y="low:Q", y2="high"),
+        means.mark_line(strokeWidth=1.5).encode(y=y, strokeDash=looks["strokeDash"]),
+        means.mark_point(filled=True, size=42, opacity=1).encode(y=y, shape=looks["shape"], tooltip=tooltips(**_SHOWN)),
+        base.transform_filter("datum.kind == 'seed'")
+        .mark_point(filled=False, size=12, strokeWidth=0.9, opacity=1, shape="circle")
+        .encode(y=y, tooltip=tooltips(**_SHOWN)),
+    ]
+    width = 440 if len(found) == 1 else 340
+    chart = alt.layer(*layers, data=frame).properties(width=width, height=230)
+    facet = chart.facet(
+        row=alt.Row("row:N", sort=list(_ROWS), title=None),
+        column=alt.Column("panel:N", sort=[panel.title for panel in found], title=None),
+        spacing=14,
+    ).resolve_axis(x="independent", y="independent")
+    return finish(facet, frame, "A whole transformer block on frozen token embeddings", _subtitle(found))
+
+
+def block(evidence: Evidence) -> alt.TopLevelMixin:
+    """One head under the controls beside plain heads: a line for each, a panel for each table and D_K."""
+    found = controls(evidence)
+    plain = list({control.plain.title: control.plain for control in found}.values())
+    frame = pd.DataFrame([*_plain_lines(plain), *_control_lines(found)])
+    some(frame, "runs of the transformer block with one head")
+    tables = [_table_panels(frame, panel.title) for panel in plain]
+    chart: Any = alt.vconcat(*tables, spacing=24)
+    title = "What the second head does: one head where s may not be the answer, and with a second value path"
+    subtitle = "large marks: means with their 95 % intervals; small circles: runs; s = π(q), q: the query"
+    return finish(chart, frame, title, subtitle)
+
+
+def _table_panels(frame: pd.DataFrame, title: str) -> Any:
+    """The panels of one table, a column for each D_K."""
+    here = frame.loc[frame["panel"] == title]
+    names = sorted(dict.fromkeys(here["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name))
+    kinds = [_SEVERAL, _ONE, _CONTROL]
+    colours = alt.Scale(domain=kinds, range=[COLOURS[2], COLOURS[0], COLOURS[3]])
+    shapes = alt.Scale(domain=kinds, range=["square", "circle", "triangle-up"])
+    x = alt.X("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=_TICKS, format=".1f"))
+    base: Any = alt.Chart().encode(
+        x=x.title("accuracy"),
+        y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260, grid=True, ticks=False)),
+        color=alt.Color("what:N", scale=colours, legend=None),
+        tooltip=tooltips(name="what", **_SHOWN),
+    )
+    means = base.transform_filter("datum.kind == 'mean'")
+    layers = [
+        means.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.4, clip=True).encode(x="low:Q", x2="high"),
+        base.transform_filter("datum.kind == 'seed'").mark_point(size=14, strokeWidth=0.9, opacity=1, yOffset=7),
+        means.mark_point(filled=True, size=55, opacity=1).encode(shape=alt.Shape("what:N", scale=shapes, legend=None)),
+    ]
+    order = [f"D_K = {budget}" for budget in sorted(set(here["budget"]))]
+    header = alt.Header(title=title, titleFontSize=12, titleFontWeight="bold", labelFontWeight="normal")
+    facet: Any = alt.layer(*layers, data=frame).properties(width=185, height={"step": 24})
+    facet = facet.facet(column=alt.Column("column:N", sort=order, header=header), spacing=12)
+    return facet.transform_filter(alt.datum.panel == title)
+
+
+def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
+    counts = sorted({heads for heads, _ in panel.cells})
+    for row, setting in zip(_ROWS, (panel, panel.barred_at_test), strict=True):
+        place = {"panel": panel.title, "row": row, "items": panel.items, "d_model": panel.d_model}
+        for (heads, budget), cell in setting.cells.items():
+            at = budget * 2 ** (_DODGE * (counts.index(heads) - (len(counts) - 1) / 2))
+            for step, line in enumerate(_cell_lines(cell)):
+                yield place | line | {"x": at * 2 ** (_BESIDE + _JITTER * step if step else 0)}
+        if setting is panel:
+            yield place | {"kind": "paper", "heads": 1, "value": value("block.single-head.partial")}
+
+
+def _plain_lines(plain: list[Setting]) -> Iterator[dict[str, object]]:
+    for panel in plain:
+        for (heads, budget), cell in panel.cells.items():
+            name = _ONE if heads == 1 else counted(heads, "head")
+            yield from _named(panel, budget, cell, name, _ONE if heads == 1 else _SEVERAL)
+
+
+def _control_lines(found: list[Control]) -> Iterator[dict[str, object]]:
+    for control in found:
+        for cell in control.cells:
+            yield from _named(control.plain, cell.budget, cell, f"{_ONE}, {control.name}", _CONTROL)
+
+
+def _named(panel: Setting, budget: int, cell: Cell, name: str, what: str) -> Iterator[dict[str, object]]:
+    place = {"panel": panel.title, "column": f"D_K = {budget}", "items": panel.items, "d_model": panel.d_model}
+    yield from (place | {"name": name, "what": what} | line for line in _cell_lines(cell))
+
+
+def _cell_lines(cell: Cell) -> Iterator[dict[str, object]]:
+    """The mean, then each seed."""
+    share, ends = cell.errors_s, cell.interval
+    shared = {
+        "heads": cell.heads,
+        "budget": cell.budget,
+        "interval": "–" if ends is None else f"{ends[0]:.4f} … {ends[1]:.4f}",
+        "errors": "–" if share is None else f"{100 * share:.0f} %",
+        "collapsed": f"{cell.collapsed} of {len(cell.seeds)}",
+    }
+    yield shared | {"kind": "mean", "seed": "mean", "value": cell.mean, "low": cell.low, "high": cell.high}
+    for seed, score in cell.seeds.items():
+        yield shared | {"kind": "seed", "seed": str(seed), "value": score}
+
+
+def _subtitle(found: list[Setting]) -> str:
+    runs = [f"{panel.name} {_seeds(panel)}" for panel in found]
+    return (
+        f"filled: means, bars: 95 % intervals; small circles: runs; seeds of a mean: {listed(runs)}\n"
+        f"dotted: {said('block.single-head.partial')}, the paper's one head where it does not collapse; lower row: the "
+        "same runs where neither s = π(q) nor q may be the answer"
+    )
+
+
+def _seeds(panel: Setting) -> str:
+    counts = sorted({len(cell.seeds) for cell in panel.cells.values()})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

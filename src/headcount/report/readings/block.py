@@ -1,0 +1,217 @@
+"""What the runs of the transformer block say (Section 7.3, Fig. 7): accuracies, collapses, and what wrong answers are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean
+
+import pandas as pd
+
+from headcount.analysis.curves import curves
+from headcount.experiments.evidence import Evidence
+from headcount.report.readings.frames import rows, value
+
+COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
+NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
+COMPRESSED = 8  # m/d_model of the paper's experiment
+RANDOM = "gaussian"  # the table that is not of tokens
+_KEY = ["table", "items", "length", "d_model", "control", "scale"]
+_PROTOCOL = ["steps", "batch", "learning_rate"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The seeds of one (h, D_K): their accuracies by seed (0 where a run diverged), the mean and its 95 % interval."""
+
+    heads: int
+    budget: int
+    mean: float
+    low: float | None  # None with one seed
+    high: float | None
+    seeds: dict[int, float]
+    runs: pd.DataFrame = field(repr=False, compare=False)
+
+    @property
+    def collapsed(self) -> int:
+        return sum(score < COLLAPSED for score in self.seeds.values())
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def near_perfect(self) -> bool:
+        return self.mean >= 1 - NEAR
+
+    @property
+    def late_gain(self) -> float:
+        """How much validation accuracy rises over the last quarter of training, by mean over the seeds."""
+        gains = []
+        for text, steps in rows(self.runs, "history", "steps"):
+            course = json.loads(text)
+            before = [accuracy for step, accuracy in course if step <= 0.75 * steps]
+            gains.append(course[-1][1] - before[-1] if before else 0.0)
+        return fmean(gains)
+
+    def answers(self, kind: str) -> float:
+        """The share of all final test answers that are of a kind: `correct`, `s`, `q`, `context`, `null`, `other`."""
+        return float(self.runs[f"answer_{kind}"].mean())
+
+    @property
+    def errors_s(self) -> float | None:
+        """The share of wrong answers that are s; None where fewer than one in a hundred is wrong."""
+        wrong = 1 - self.answers("correct")
+        return self.answers("s") / wrong if wrong >= 0.01 else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ in heads, D_K and seed alone, scored by one column."""
+
+    table: str
+    items: int
+    length: int
+    d_model: int
+    control: str
+    scale: float
+    runs: pd.DataFrame = field(repr=False, compare=False)
+    metric: str = "test"
+
+    @property
+    def name(self) -> str:
+        """The table without the number of its rows."""
+        return re.sub(r"-top\d+$", "", self.table)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, m = {self.items:,}, d_model = {self.d_model:,}"
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """What the settings of one table share."""
+        return self.table, self.items, self.length, self.d_model
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the paper's experiment, without a control."""
+        return self.control == "none" and self.scale == 1
+
+    @property
+    def compressed(self) -> bool:
+        """Whether a claim on token embeddings applies: those of the paper are compressed, and not random."""
+        return self.table != RANDOM and self.items >= COMPRESSED * self.d_model
+
+    @property
+    def steps(self) -> int:
+        return int(self.runs["steps"].iloc[0])
+
+    @property
+    def barred_at_test(self) -> Setting:
+        """The same runs where neither s nor q may be the answer, in the test alone."""
+        return replace(self, metric="barred_test")
+
+    @cached_property
+    def curve(self) -> pd.DataFrame:
+        """Mean and interval by heads and budget, as `analysis.curves` has them."""
+        return curves(self.runs.assign(variant="block", degree=1, value=self.runs[self.metric]))
+
+    @cached_property
+    def cells(self) -> dict[tuple[int, int], Cell]:
+        """By (h, D_K)."""
+        found = {}
+        for heads, budget, mean, low, high in rows(self.curve, "heads", "budget", "mean", "low", "high"):
+            part = self.runs.loc[(self.runs["heads"] == heads) & (self.runs["budget"] == budget)]
+            seeds = {
+                seed: 0.0 if score is None or diverged is not None else score
+                for seed, score, diverged in rows(part.sort_values("seed"), "seed", self.metric, "diverged")
+            }
+            found[heads, budget] = Cell(heads, budget, mean, low, high, seeds, part)
+        return found
+
+    @property
+    def budgets(self) -> list[int]:
+        return sorted({budget for _, budget in self.cells})
+
+    def one(self, budget: int) -> Cell | None:
+        """One head."""
+        return self.cells.get((1, budget))
+
+    def several(self, budget: int) -> list[Cell]:
+        """Two heads and more."""
+        return [cell for (heads, at), cell in self.cells.items() if heads > 1 and at == budget]
+
+    def best(self, budget: int) -> Cell | None:
+        """The best of several heads."""
+        return max(self.several(budget), key=lambda cell: cell.mean, default=None)
+
+    def gap(self, budget: int) -> float | None:
+        """By how much the best of several heads is ahead of one; None where one of the two was not measured."""
+        one, best = self.one(budget), self.best(budget)
+        return None if one is None or best is None else best.mean - one.mean
+
+    @property
+    def gaps(self) -> dict[int, float]:
+        """By budget."""
+        return {budget: gap for budget in self.budgets if (gap := self.gap(budget)) is not None}
+
+    def without_collapsed(self) -> Setting:
+        """The same without the runs that collapsed."""
+        kept = self.runs["diverged"].isna() & (self.runs[self.metric] >= COLLAPSED)
+        return replace(self, runs=self.runs.loc[kept])
+
+
+def settings(evidence: Evidence) -> list[Setting]:
+    """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, then controls.
+
+    Where a setting was run with several step limits, batches or learning rates, those of most of its runs count.
+    """
+    if evidence.block.empty:
+        return []
+    found = [
+        Setting(**dict(zip(_KEY, key, strict=True)), runs=_one_protocol(runs))  # pyright: ignore[reportArgumentType]
+        for key, runs in evidence.block.groupby(_KEY, sort=False)
+    ]
+    return sorted(found, key=_order)
+
+
+def panels(evidence: Evidence) -> list[Setting]:
+    """The settings of Fig. 7, one for each table."""
+    return [setting for setting in settings(evidence) if setting.plain]
+
+
+def judged_panels(evidence: Evidence) -> list[Setting]:
+    """Those that the paper's claims are judged by: compressed token embeddings."""
+    return [panel for panel in panels(evidence) if panel.compressed]
+
+
+def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:
+    """How many runs collapsed, and of how many."""
+    found = list(cells)
+    return sum(cell.collapsed for cell in found), sum(len(cell.seeds) for cell in found)
+
+
+def partial_solution(panel: Setting) -> Cell | None:
+    """One head at the largest D_K without the runs that collapsed; None below the D_K that the paper's finding is on."""
+    cells = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
+    last = max(cells, key=lambda cell: cell.budget, default=None)
+    return last if last is not None and last.budget >= value("block.single-head.bimodal-from") else None
+
+
+def _one_protocol(runs: pd.DataFrame) -> pd.DataFrame:
+    most = runs.groupby(_PROTOCOL).size().idxmax()
+    return runs.loc[[key == most for key in rows(runs, *_PROTOCOL)]]
+
+
+def _order(setting: Setting) -> tuple[object, ...]:
+    return (
+        setting.table == RANDOM,
+        setting.items != value("block.items"),
+        setting.d_model != value("block.d-model"),
+        setting.place,
+        ("none", "barred", "two-values").index(setting.control),
+        setting.scale,
+    )

@@ -1,0 +1,66 @@
+"""What the second head of the transformer block does: one head with s barred, or with a second value path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from headcount.experiments.evidence import Evidence
+from headcount.report.readings.block import NEAR, Cell, Setting, settings
+
+CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
+AT_TEST = "s and q barred at the test"
+_NAMES = {"barred": "s barred in training too", "two-values": "second value path"}
+
+
+@dataclass(frozen=True)
+class Control:
+    """One head under a control, beside the plain experiment on the same table."""
+
+    name: str
+    plain: Setting
+    setting: Setting
+
+    @property
+    def scaled(self) -> bool:
+        return self.setting.scale != 1
+
+    @property
+    def cells(self) -> list[Cell]:
+        """One head, by D_K."""
+        return [cell for budget in self.setting.budgets if (cell := self.setting.one(budget)) is not None]
+
+    @property
+    def closed(self) -> dict[int, float]:
+        """By D_K, the share of the plain gap between one head and several that is gone; where that gap is clear.
+
+        Several heads have the control too where they were run with it; else they are the plain ones.
+        """
+        found = {}
+        for cell in self.cells:
+            gap = self.plain.gap(cell.budget)
+            best = self.setting.best(cell.budget) or self.plain.best(cell.budget)
+            if gap is not None and gap >= NEAR and best is not None:
+                found[cell.budget] = 1 - (best.mean - cell.mean) / gap
+        return found
+
+    @property
+    def share(self) -> float | None:
+        """The median of `closed`; None where there is no clear gap to close."""
+        return median(self.closed.values()) if self.closed else None
+
+
+def controls(evidence: Evidence) -> list[Control]:
+    """Every control with one head, table by table: barred at the test first, which all plain runs have."""
+    found = settings(evidence)
+    told = []
+    for plain in (setting for setting in found if setting.plain):
+        told.append(Control(AT_TEST, plain, plain.barred_at_test))
+        same = [setting for setting in found if setting.place == plain.place and not setting.plain]
+        told += [Control(_name(setting), plain, setting) for setting in same]
+    return [control for control in told if control.cells]
+
+
+def _name(setting: Setting) -> str:
+    parts = [_NAMES[setting.control]] if setting.control in _NAMES else []
+    return ", ".join(parts + ([f"rows × {setting.scale:g}"] if setting.scale != 1 else []))
