@@ -13,6 +13,7 @@ import pandas as pd
 
 from headcount.experiments.evidence import Evidence
 from headcount.theory.laws import BUDGET, FEATURES
+from tests.made_block import BLOCK, SMALL, Block, block_runs
 
 PASSING, FAILING = 0.995, 0.6
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -69,11 +70,13 @@ class Point:
 
 @dataclass(frozen=True)
 class World:
-    """Points, value errors {d_model: {heads: [errors at growing budgets]}} and ceilings, to be made into evidence."""
+    """Points, value errors {d_model: {heads: [errors at growing budgets]}}, ceilings and runs of the block, to be made
+    into evidence."""
 
     points: tuple[Point, ...] = ()
     errors: dict[int, dict[int, list[float]]] = field(default_factory=dict)
     ceilings: tuple[tuple[int, int, int, str, str, int | None], ...] = ()
+    block: tuple[Block, ...] = ()
 
     def map(self, grid: str, change) -> World:
         """Change the points of one grid; one changed to None is taken away."""
@@ -91,7 +94,8 @@ class World:
         names = ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"]
         split = [(*row[:5], *_split_of(*row[:4], row[5]), row[5]) for row in self.ceilings]
         ceilings = _whole(pd.DataFrame(split, columns=pd.Index(names)), names[5:])
-        return Evidence(pd.DataFrame(curves), _nullable(table, whole), _nullable(by_heads, whole[:5]), ceilings)
+        frames = (_nullable(table, whole), _nullable(by_heads, whole[:5]), ceilings)
+        return Evidence(pd.DataFrame(curves), *frames, block=block_runs(self.block))
 
     def _value_curves(self) -> Iterable[dict[str, object]]:
         for d_model, by_heads in self.errors.items():
@@ -175,6 +179,7 @@ WORLD = World(
     + (linear_point(64, 16), linear_point(128, 32)),
     errors=ERRORS,
     ceilings=CEILINGS,
+    block=BLOCK,
 )
 NOTHING = Evidence(*(pd.DataFrame() for _ in range(4)))
 
@@ -186,7 +191,7 @@ QUICK = (
     .map("regular", lambda p: p if p.degree <= 4 else None)
     .without("diagonal")
 )
-QUICK = replace(QUICK, errors={16: ERRORS[16]})
+QUICK = replace(QUICK, errors={16: ERRORS[16]}, block=(SMALL,))
 
 
 def with_needs(change):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import KEY
-from headcount.experiments.measured import measured_runs
+from headcount.experiments.evidence import KEY, Evidence
+from headcount.experiments.grid_table import paper_runs
+from headcount.experiments.measured import MEASURED, measured_runs
 
 
+@cache
+def measured_evidence() -> Evidence:
+    """What the measured runs came to, judged once a process."""
+    return MEASURED.evidence()
+
+
+@cache
 def base_runs() -> pd.DataFrame:
     """All runs of the paper's base grid, as a frame of runs."""
-    rows = [[getattr(spec, name) for name in KEY] for spec in paper.runs("base")]
+    rows = [[getattr(spec, name) for name in KEY] for spec in paper_runs("base")]
     return pd.DataFrame(rows, columns=KEY).merge(measured_runs(), on=KEY, validate="one_to_one")

@@ -19,8 +19,8 @@ from headcount.analysis.fits import fit_line
 from headcount.analysis.laws import budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
 from headcount.analysis.thresholds import heads_interval, paired_p, threshold, thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.experiments.measured import MEASURED as MEASURED_RESULTS
 from headcount.theory.laws import FEATURES, MEASURED, MEASURED_REGULAR, MEASURED_WIDE, TrainedLaw
+from tests.measured import measured_evidence
 
 
 def runs_of(entries, items=64, d_model=16, degree=1, variant="max"):
@@ -407,7 +407,7 @@ def test_the_interval_of_a_law_covers_new_points():
 
 
 def test_the_measured_laws_are_the_fits_to_the_measured_runs():
-    found = MEASURED_RESULTS.evidence().thresholds
+    found = measured_evidence().thresholds
     grids = found.loc[found["grid"].isin(["base", "extreme", "diagonal"])]
     table = grids.drop_duplicates(["items", "d_model"])
     wide = table[(table["d_model"] > 16) | (table["items"] <= 64)]

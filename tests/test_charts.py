@@ -17,6 +17,7 @@ from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.errors import InputError
 from headcount.experiments.evidence import Evidence
 from headcount.report import charts
+from tests.made_evidence import BLOCK, World
 
 BASE = [(64, 16), (64, 32), (128, 16), (128, 32), (256, 32)]
 GRIDS = {  # variant, points, degrees
@@ -60,6 +61,7 @@ def _evidence(**options) -> Evidence:
         ),
         pd.concat([thresholds_by_heads(frame).assign(grid=grid) for grid, frame in judged.items()], ignore_index=True),
         ceilings.astype({"budget": "Int64"}),
+        block=World(block=BLOCK).evidence().block,
     )
 
 

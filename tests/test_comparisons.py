@@ -31,8 +31,8 @@ from tests.made_evidence import (
     with_needs,
 )
 
-IDS = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13"]
-IDS += ["table1", "table2", "linear", "bounds", "frontier"]
+IDS = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13"]
+IDS += ["table1", "table2", "linear", "block", "bounds", "frontier"]
 
 
 def test_registries_have_every_figure_and_the_figures_of_claims_exist():

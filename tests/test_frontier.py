@@ -207,8 +207,8 @@ def test_the_report_shows_it_beside_the_papers_results_alone(tmp_path):
     assert [path.name for path in paper] == ["report.html", "frontier.svg", "frontier.csv"]
     text = paper[0].read_text(encoding="utf-8")
     assert figure.command is not None
-    assert figure.command().startswith("headcount frontier --points 64x")
-    assert figure.command() in text
+    assert figure.command(PAPER).startswith("headcount frontier --points 64x")
+    assert figure.command(PAPER) in text
     assert len(pd.read_csv(paper[2])) == len(measured_frontier())
     (quick,) = write_report(tmp_path / "quick", QUICK, [figure], [])
     assert "Not measured by the preset “quick”." in quick.read_text(encoding="utf-8")

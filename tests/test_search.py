@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from headcount.analysis.thresholds import threshold, thresholds
 from headcount.errors import InputError
-from headcount.experiments import paper
+from headcount.experiments.grid_table import paper_runs
 from headcount.experiments.search import Outcome, Search, Searches, outcomes_frame, search_all
 from headcount.experiments.search_seeds import Rules, best_case, falls, learned, may_pass, t_quantile, told_apart
 from headcount.training.result import RunResult
@@ -305,7 +305,7 @@ def test_the_base_grid_is_found_with_a_tenth_of_its_run_steps(base_grid: pd.Data
     key = ["items", "d_model", "heads", "key_dim", "seed"]
     rows = zip(*(base_grid[name].tolist() for name in [*key, "value", "steps"]), strict=True)
     measured = {tuple(at): (value, steps) for *at, value, steps in rows}
-    grid = paper.runs("base")
+    grid = paper_runs("base")
     assert len(grid) == len(measured)
 
     def replay(batch: list[RunSpec]) -> list[RunResult]:

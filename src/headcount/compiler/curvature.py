@@ -17,7 +17,7 @@ from headcount.shapes import Float, Int
 
 _DIRECT = {"cpu": 400, "cuda": 2000}  # parameters of a head up to which its block is factorised
 _OUTER = {"cpu": 2**22, "cuda": 2**27}  # entries of x xᵀ held at a time
-_SAMPLE = {"cpu": 2**18, "cuda": 2**23}  # active pairs of a head that stand for all in the iterative model
+_SAMPLE = {"cpu": 2**18, "cuda": 2**20}  # active pairs of a head that stand for all in the iterative model
 _ROUNDS = 40  # of conjugate gradients
 _CLOSE = 0.05  # relative residual at which they stop
 
@@ -121,7 +121,7 @@ class Iterative(_Slopes):
             weight = active[rows, columns]
             if len(rows) > share:  # every n-th pair, its weight n times as large
                 every = -(-len(rows) // share)
-                rows, columns, weight = rows[::every], columns[::every], weight[::every] * every
+                rows, columns, weight = rows[::every], columns[::every].clone(), weight[::every] * every
             self._found[head].append((rows + tile.rows.start, columns, weight))
 
     def heads(self) -> list[_Pairs]:

@@ -18,7 +18,7 @@ from headcount.compiler.curvature import Direct, Iterative, Tile, model_of, solv
 from headcount.compiler.prepared import Prepared
 from headcount.shapes import Bool, Float, Int
 
-_TILE = {"cpu": 2**20, "cuda": 2**26}  # scores held at a time
+_TILE = {"cpu": 2**20, "cuda": 2**25}  # scores held at a time
 _ROWS = 128  # but no fewer rows at a time than this
 _HEAVIEST = 1e8  # a pair's weight grows no further
 

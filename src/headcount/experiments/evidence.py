@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -74,7 +74,7 @@ def gather(
     for part in sweep.searches:
         frames["thresholds"].append(_searched(runs, part).assign(grid=part.paper))
     for part in sweep.grids:
-        rows = _whole_points(_of(part.runs, runs, "left"))
+        rows = _whole_points(_rows_of(part.runs, KEY).merge(runs, on=KEY, how="left", validate="one_to_one"))
         judged = rows.loc[rows["variant"] != "value"]
         if len(rows):
             frames["curves"].append(curves(rows).assign(grid=part.paper))
@@ -87,10 +87,9 @@ def gather(
     return Evidence(**found, ceilings=_joined("ceilings", [ceilings]), provenance=provenance or {})
 
 
-def _of(specs: Sequence[RunSpec], runs: pd.DataFrame, how: Literal["left", "inner"]) -> pd.DataFrame:
-    """The runs of these specs, in their order, with their hashes."""
-    asked = pd.DataFrame([[getattr(spec, name) for name in [*KEY, "hash"]] for spec in specs], columns=[*KEY, "hash"])
-    return asked.merge(runs.drop(columns="hash", errors="ignore"), on=KEY, how=how, validate="one_to_one")
+def _rows_of(specs: Sequence[RunSpec], names: list[str]) -> pd.DataFrame:
+    """Fields of these specs, a row each, in their order."""
+    return pd.DataFrame([[getattr(spec, name) for name in names] for spec in specs], columns=names)
 
 
 def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +100,8 @@ def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _searched(runs: pd.DataFrame, part: SearchPart) -> pd.DataFrame:
     searches = Searches(part.runs, part.level)
-    searches.observe(_of(part.runs, runs, "inner"))
+    asked = _rows_of(part.runs, [*KEY, "hash"])  # a search knows its runs by their hashes
+    searches.observe(asked.merge(runs.drop(columns="hash", errors="ignore"), on=KEY, validate="one_to_one"))
     found = outcomes_frame(searches.outcomes())
     seeds = len({spec.seed for spec in part.runs})
     return found.loc[found["settled"]].assign(runs=seeds)

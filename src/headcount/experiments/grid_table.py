@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from math import prod
 from operator import attrgetter
@@ -203,10 +203,16 @@ def _law_widths(
     return [budget // heads for budget in budgets]
 
 
+@cache
+def paper_runs(name: str) -> tuple[RunSpec, ...]:
+    """The runs of a grid of the paper, expanded once: presets and their parts ask for the same grids."""
+    return tuple(paper.runs(name))
+
+
 def _paper_runs(table: Table) -> Iterator[RunSpec]:
     """The runs of a grid of the paper that pass every filter; a filter that nothing in the grid passes is a mistake."""
     name = table.one("paper", str)
-    runs = table.say(partial(paper.runs, name))
+    runs = table.say(partial(paper_runs, name))
     tests: dict[str, tuple[Callable[[RunSpec], Any], Sequence[Any]]] = {
         field: (attrgetter(field), table.several(field, int))
         for field in ("items", "d_model", "heads", "key_dim", "budget", "degree")

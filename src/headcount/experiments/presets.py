@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from headcount.errors import InputError
@@ -28,6 +29,7 @@ class Need:
         return here and (not self.degrees or spec.degree in self.degrees)
 
 
+@cache
 def preset(name: str) -> SweepFile:
     """Give a preset by its name.
 

@@ -42,7 +42,7 @@ class Claim:
 class Figure:
     """A figure or table: what it shows and how it is made from the evidence."""
 
-    id: str  # "fig3", "table1", and our own: "linear", "bounds", "frontier"
+    id: str  # "fig3", "table1", and our own: "linear", "block", "bounds", "frontier"
     title: str
     grids: tuple[str, ...]  # of the paper whose runs it shows
     points: tuple[tuple[int, int], ...] = ()  # of those grids; none: all
@@ -52,4 +52,4 @@ class Figure:
     table: Callable[[Evidence], pd.DataFrame] | None = None
     compare: Callable[[Evidence], list[Comparison]] = lambda evidence: []
     meaning: Callable[[Evidence], str] = lambda evidence: ""  # two sentences
-    command: Callable[[], str] | None = None  # that makes it, where `reproduce` does not
+    command: Callable[[Evidence], str] | None = None  # that makes it, where `reproduce --only` does not

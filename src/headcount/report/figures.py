@@ -17,6 +17,7 @@ from headcount.report import tables
 from headcount.report.comparisons import COMPARISONS
 from headcount.report.figure import Figure
 from headcount.report.meanings import MEANINGS
+from headcount.report.readings.block import block_command
 from headcount.report.readings.compiled import compiled_frontier, frontier_command
 
 _LAW = ("base", "extreme")  # whose thresholds the laws of Section 6.1 are fitted to
@@ -53,6 +54,13 @@ FIGURES = (
     _figure("fig4", "Figure 4. The diagonal m/d_model = 8", "diagonal"),
     _figure("fig5", "Figure 5. F1 against D_K under softmax", "softmax", also=_beside("softmax")),
     _figure("fig6", "Figure 6. Value retrieval", "value"),
+    _figure(
+        "fig7",
+        "Figure 7. A whole transformer block",
+        draw=partial(_draw, "fig7"),
+        table=tables.fig7,
+        command=block_command,
+    ),
     _figure("fig8", "Figure 8. D_K*, the smallest total key dimension", "base", "diagonal", "extreme"),
     _figure("fig9", "Figure 9. F1 against D_K", "base"),
     _figure("fig10", "Figure 10. Heads against compression", *_LAW),
@@ -62,6 +70,13 @@ FIGURES = (
     _figure("table1", "Table 1. Width of a head at D_K*", "base", table=tables.table1),
     _figure("table2", "Table 2. Training step limits", table=tables.table2),
     _figure("linear", "Beyond the paper: scores summed over heads", "linear", also=_beside("linear")),
+    _figure(
+        "block",
+        "Beyond the paper: what the second head does",
+        draw=partial(_draw, "block"),
+        table=tables.block,
+        command=block_command,
+    ),
     _figure(
         "bounds",
         "Beyond the paper: bounds, training, constructions",
@@ -88,8 +103,6 @@ def chosen_figures(names: Sequence[str]) -> tuple[Figure, ...]:
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
-            if name == "fig7":
-                raise InputError("Figure 7, the transformer block on GPT-2 embeddings, is not part of the report")
             hint = f"did you mean {near[0]!r}?" if near else ""
             raise InputError(f"{name!r} is no figure or table of the report; {hint or 'use ' + ', '.join(known)}")
     return tuple(figure for figure in FIGURES if not names or figure.id in names)

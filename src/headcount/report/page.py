@@ -97,10 +97,11 @@ def _section(
 ) -> Section:
     """Draw the figure, write its files, and say what the page shows of it."""
     preset = evidence.provenance.get("preset", "paper")
+    command = f"headcount reproduce --preset {preset} --only {figure.id}"
     section = Section(
         id=figure.id,
         title=figure.title,
-        command=figure.command() if figure.command else f"headcount reproduce --preset {preset} --only {figure.id}",
+        command=figure.command(evidence) if figure.command else command,
         claims=[claim for claim in claims if figure.id in claim.figures],
     )
     if not _is_measured(figure, evidence):
@@ -154,13 +155,14 @@ def _is_measured(figure: Figure, evidence: Evidence) -> bool:
 
 
 def _values(evidence: Evidence, column: str) -> list[int]:
-    frames = [getattr(evidence, name) for name in _FRAMES]
+    frames = [getattr(evidence, name) for name in (*_FRAMES, "block")]
     return sorted({int(value) for frame in frames if column in frame for value in frame[column].dropna()})
 
 
 def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
     """Names and texts of what is known of the runs, in the order of a reader's questions."""
-    known = {name: value for name, value in evidence.provenance.items() if value not in (None, "", {}, [])}
+    given = {**evidence.provenance, "Figure 7": dict(evidence.block_provenance)}
+    known = {name: value for name, value in given.items() if value not in (None, "", {}, [])}
     names = (
         "preset",
         "runs",

@@ -1,4 +1,4 @@
-"""Tables 1 and 2, and that of compiled weights, as frames that a page shows as they are."""
+"""Tables 1 and 2, and those of the transformer block and of compiled weights, as frames that a page shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pandas as pd
 
 from headcount.experiments import paper
 from headcount.experiments.evidence import Evidence
+from headcount.report.readings.block import Cell, Setting, panels
+from headcount.report.readings.block_controls import AT_TEST, Control, controls
 from headcount.report.readings.compiled import compiled_frontier
 from headcount.report.readings.frames import passing, rows
 from headcount.report.readings.paper_widths import paper_widths
@@ -95,6 +97,68 @@ def frontier(evidence: Evidence) -> pd.DataFrame:
             "machine": table["machine"],
         }
     )
+
+
+def fig7(evidence: Evidence) -> pd.DataFrame:
+    """Accuracy of the transformer block by table, h and D_K, with s and q barred at the test beside it."""
+    lines = []
+    for panel in panels(evidence):
+        barred = panel.barred_at_test.cells
+        for at, cell in panel.cells.items():
+            more = {
+                "accuracy with s and q barred": f"{barred[at].mean:.4f}",
+                "errors that are s": _percent(cell.errors_s),
+                "gain in the last quarter of training": MISSING if cell.late_gain is None else f"{cell.late_gain:.4f}",
+                "steps": panel.steps,
+            }
+            lines.append(_block_line(panel, cell) | more)
+    return pd.DataFrame(lines)
+
+
+def block(evidence: Evidence) -> pd.DataFrame:
+    """One head under every control: the gap to several heads that is closed, and what its final answers are."""
+    found = controls(evidence)
+    plain = {control.plain.title: Control("none", control.plain, control.plain) for control in found}
+    lines = []
+    for control in (every for none in plain.values() for every in (none, *_of_table(found, none))):
+        for cell in control.cells:
+            kinds = {"correct": "correct", "s": "s", "another of the context": "context", "NULL": "null"}
+            answers = {kind: f"{cell.answers(kind):.4f}" for kind in kinds.values()}
+            if control.name == AT_TEST:  # its answers are those of the row without a control
+                answers = dict.fromkeys(answers, MISSING)
+            start = {"table": control.plain.name, "control": control.name}
+            more = {
+                "gap to several heads closed": _percent(control.closed.get(cell.budget)),
+                **{f"answers: {text}": answers[kind] for text, kind in kinds.items()},
+                "attention on the target": f"{cell.runs['target_best'].mean():.3f}",
+                "steps": control.setting.steps,
+            }
+            lines.append(start | _block_line(control.setting, cell) | more)
+    return pd.DataFrame(lines)
+
+
+def _of_table(found: list[Control], none: Control) -> list[Control]:
+    return [control for control in found if control.plain is none.plain]
+
+
+def _block_line(setting: Setting, cell: Cell) -> dict[str, object]:
+    """What the rows on the transformer block share."""
+    ends = cell.interval
+    return {
+        "table": setting.name,
+        "m": setting.items,
+        "d_model": setting.d_model,
+        "h": cell.heads,
+        "D_K": cell.budget,
+        "test accuracy": f"{cell.mean:.4f}",
+        "95 % interval": MISSING if ends is None else f"{ends[0]:.4f} … {ends[1]:.4f}",
+        "runs": len(cell.seeds),
+        "collapsed": cell.collapsed,
+    }
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{100 * share:.0f} %".replace("-", "−")
 
 
 def _ends(evidence: Evidence) -> dict[tuple[int, int], tuple[str, str]]:

@@ -1,5 +1,7 @@
-"""The figures of the paper, drawn from our evidence, and three of our own: `linear`, `bounds` and `frontier`."""
+"""The figures of the paper, drawn from our evidence, and four of our own: `linear`, `block`, `bounds`
+and `frontier`."""
 
+from headcount.report.charts.block import block, fig7
 from headcount.report.charts.bounds import bounds
 from headcount.report.charts.curves import fig1, fig5, fig6, fig9, fig11, linear
 from headcount.report.charts.frontier import frontier
@@ -7,6 +9,7 @@ from headcount.report.charts.heads import fig2, fig4, fig10, fig13
 from headcount.report.charts.thresholds import fig3, fig8, fig12
 
 __all__ = [
+    "block",
     "bounds",
     "fig1",
     "fig2",
@@ -14,6 +17,7 @@ __all__ = [
     "fig4",
     "fig5",
     "fig6",
+    "fig7",
     "fig8",
     "fig9",
     "fig10",

@@ -55,6 +55,9 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
         base.transform_filter("datum.kind == 'seed'")
         .mark_point(filled=False, size=12, strokeWidth=0.9, opacity=1, shape="circle")
         .encode(y=y, tooltip=tooltips(**_SHOWN)),
+        base.transform_filter("datum.kind == 'collapsed'")
+        .mark_text(align="left", dx=13, fontSize=10)
+        .encode(y=y, text="collapsed:N"),
     ]
     width = 440 if len(found) == 1 else 340
     chart = alt.layer(*layers, data=frame).properties(width=width, height=230)
@@ -72,21 +75,11 @@ def block(evidence: Evidence) -> alt.TopLevelMixin:
     plain = list({control.plain.title: control.plain for control in found}.values())
     frame = pd.DataFrame([*_plain_lines(plain), *_control_lines(found)])
     some(frame, "runs of the transformer block with one head")
-    tables = [_table_panels(frame, panel.title) for panel in plain]
-    chart: Any = alt.vconcat(*tables, spacing=24)
-    title = "What the second head does: one head where s may not be the answer, and with a second value path"
-    subtitle = "large marks: means with their 95 % intervals; small circles: runs; s = π(q), q: the query"
-    return finish(chart, frame, title, subtitle)
-
-
-def _table_panels(frame: pd.DataFrame, title: str) -> Any:
-    """The panels of one table, a column for each D_K."""
-    here = frame.loc[frame["panel"] == title]
-    names = sorted(dict.fromkeys(here["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name))
+    names = sorted(dict.fromkeys(frame["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name))
     kinds = [_SEVERAL, _ONE, _CONTROL]
     colours = alt.Scale(domain=kinds, range=[COLOURS[2], COLOURS[0], COLOURS[3]])
     shapes = alt.Scale(domain=kinds, range=["square", "circle", "triangle-up"])
-    x = alt.X("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=_TICKS, format=".1f"))
+    x = alt.X("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))
     base: Any = alt.Chart().encode(
         x=x.title("accuracy"),
         y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260, grid=True, ticks=False)),
@@ -99,11 +92,20 @@ def _table_panels(frame: pd.DataFrame, title: str) -> Any:
         base.transform_filter("datum.kind == 'seed'").mark_point(size=14, strokeWidth=0.9, opacity=1, yOffset=7),
         means.mark_point(filled=True, size=55, opacity=1).encode(shape=alt.Shape("what:N", scale=shapes, legend=None)),
     ]
-    order = [f"D_K = {budget}" for budget in sorted(set(here["budget"]))]
-    header = alt.Header(title=title, titleFontSize=12, titleFontWeight="bold", labelFontWeight="normal")
-    facet: Any = alt.layer(*layers, data=frame).properties(width=185, height={"step": 24})
-    facet = facet.facet(column=alt.Column("column:N", sort=order, header=header), spacing=12)
-    return facet.transform_filter(alt.datum.panel == title)
+    order = [f"D_K = {budget}" for budget in sorted(set(frame["budget"]))]
+    chart = alt.layer(*layers, data=frame).properties(width=185, height={"step": 24})
+    facet = chart.facet(
+        row=alt.Row("panel:N", sort=[_short(panel) for panel in plain], title=None),
+        column=alt.Column("column:N", sort=order, title=None),
+        spacing={"row": 16, "column": 12},
+    ).resolve_axis(x="independent")
+    title = "What the second head does: one head where s may not be the answer, and with a second value path"
+    subtitle = "large: means with 95 % intervals; small circles: runs; q: the query, s = π(q); in brackets: d_model"
+    return finish(facet, frame, title, subtitle)
+
+
+def _short(panel: Setting) -> str:
+    return f"{panel.name} ({panel.d_model})"
 
 
 def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
@@ -114,7 +116,10 @@ def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
             at = budget * 2 ** (_DODGE * (counts.index(heads) - (len(counts) - 1) / 2))
             for step, line in enumerate(_cell_lines(cell)):
                 yield place | line | {"x": at * 2 ** (_BESIDE + _JITTER * step if step else 0)}
-        if setting is panel:
+            if 0 < cell.collapsed < len(cell.seeds):
+                text = f"{cell.collapsed} of {len(cell.seeds)}"
+                yield place | {"kind": "collapsed", "heads": heads, "value": 0.0, "x": at, "collapsed": text}
+        if setting is panel and panel.compressed:
             yield place | {"kind": "paper", "heads": 1, "value": value("block.single-head.partial")}
 
 
@@ -132,13 +137,14 @@ def _control_lines(found: list[Control]) -> Iterator[dict[str, object]]:
 
 
 def _named(panel: Setting, budget: int, cell: Cell, name: str, what: str) -> Iterator[dict[str, object]]:
-    place = {"panel": panel.title, "column": f"D_K = {budget}", "items": panel.items, "d_model": panel.d_model}
+    place = {"panel": _short(panel), "column": f"D_K = {budget}", "items": panel.items, "d_model": panel.d_model}
     yield from (place | {"name": name, "what": what} | line for line in _cell_lines(cell))
 
 
 def _cell_lines(cell: Cell) -> Iterator[dict[str, object]]:
     """The mean, then each seed."""
     share, ends = cell.errors_s, cell.interval
+    low, high = ends or (None, None)
     shared = {
         "heads": cell.heads,
         "budget": cell.budget,
@@ -146,18 +152,22 @@ def _cell_lines(cell: Cell) -> Iterator[dict[str, object]]:
         "errors": "–" if share is None else f"{100 * share:.0f} %",
         "collapsed": f"{cell.collapsed} of {len(cell.seeds)}",
     }
-    yield shared | {"kind": "mean", "seed": "mean", "value": cell.mean, "low": cell.low, "high": cell.high}
+    yield shared | {"kind": "mean", "seed": "mean", "value": cell.mean, "low": low, "high": high}
     for seed, score in cell.seeds.items():
         yield shared | {"kind": "seed", "seed": str(seed), "value": score}
 
 
 def _subtitle(found: list[Setting]) -> str:
-    runs = [f"{panel.name} {_seeds(panel)}" for panel in found]
-    return (
-        f"filled: means, bars: 95 % intervals; small circles: runs; seeds of a mean: {listed(runs)}\n"
-        f"dotted: {said('block.single-head.partial')}, the paper's one head where it does not collapse; lower row: the "
-        "same runs where neither s = π(q) nor q may be the answer"
-    )
+    runs = listed([f"{panel.name} {_seeds(panel)}" for panel in found])
+    lines = [
+        f"filled: means, bars: 95 % intervals; small circles: runs (seeds: {runs}), with the number near 0",
+        "lower row: the same runs where neither s = π(q) nor the query q may be the answer",
+    ]
+    if any(panel.compressed for panel in found):
+        lines.append(
+            f"dotted: {said('block.single-head.partial')}, the paper's runs with one head that do not collapse"
+        )
+    return "\n".join(lines)
 
 
 def _seeds(panel: Setting) -> str:

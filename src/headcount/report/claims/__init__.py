@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headcount.experiments.evidence import Evidence
+from headcount.report.claims.block import block_advantage, block_saturation
 from headcount.report.claims.permutations import (
     budget_law,
     heads_law,
@@ -34,9 +35,11 @@ CLAIMS = (
     small_widths,
     heads_by_density,
     between_bounds,
+    block_advantage,
+    block_saturation,
 )
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """Judge every claim, C1 to C12."""
+    """Judge every claim, C1 to C14."""
     return [judge(evidence) for judge in CLAIMS]

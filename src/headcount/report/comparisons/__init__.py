@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headcount.experiments.evidence import Evidence
+from headcount.report.comparisons.block import fig7
 from headcount.report.comparisons.permutations import fig1, fig2, fig3, fig4, fig8, fig9, fig10
 from headcount.report.comparisons.tables import table1, table2
 from headcount.report.comparisons.variants import bounds, fig5, fig6, fig11, fig12, fig13, linear
@@ -22,6 +23,7 @@ COMPARISONS: dict[str, Callable[[Evidence], list[Comparison]]] = {
     "fig4": fig4,
     "fig5": fig5,
     "fig6": fig6,
+    "fig7": fig7,
     "fig8": fig8,
     "fig9": fig9,
     "fig10": fig10,
@@ -31,6 +33,7 @@ COMPARISONS: dict[str, Callable[[Evidence], list[Comparison]]] = {
     "table1": table1,
     "table2": table2,
     "linear": linear,
+    "block": lambda evidence: [],  # the paper has no controls
     "bounds": bounds,
     "frontier": lambda evidence: [],  # the paper has none
 }

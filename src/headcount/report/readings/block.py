@@ -1,4 +1,4 @@
-"""What the runs of the transformer block say (Section 7.3, Fig. 7): accuracies, collapses, and what wrong answers are."""
+"""What the runs of the transformer block say (Section 7.3, Fig. 7): accuracies, collapses, and what errors answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROTOCOL = ["steps", "batch", "learning_rate"]
 
 @dataclass(frozen=True)
 class Cell:
-    """The seeds of one (h, D_K): their accuracies by seed (0 where a run diverged), the mean and its 95 % interval."""
+    """The seeds of one (h, D_K): their accuracies by seed (0 where a run diverged), the mean and its t-interval."""
 
     heads: int
     budget: int
@@ -41,31 +41,33 @@ class Cell:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return None if self.low is None or self.high is None else (self.low, self.high)
+        """The 95 % interval, cut to what an accuracy can be."""
+        return None if self.low is None or self.high is None else (max(self.low, 0.0), min(self.high, 1.0))
 
     @property
     def near_perfect(self) -> bool:
         return self.mean >= 1 - NEAR
 
     @property
-    def late_gain(self) -> float:
-        """How much validation accuracy rises over the last quarter of training, by mean over the seeds."""
+    def late_gain(self) -> float | None:
+        """How much validation accuracy rises over the last quarter of training, by mean; None with too few checks."""
         gains = []
-        for text, steps in rows(self.runs, "history", "steps"):
+        for text, steps in rows(self.runs.loc[self.runs["diverged"].isna()], "history", "steps"):
             course = json.loads(text)
             before = [accuracy for step, accuracy in course if step <= 0.75 * steps]
-            gains.append(course[-1][1] - before[-1] if before else 0.0)
-        return fmean(gains)
+            gains += [course[-1][1] - before[-1]] if before else []
+        return fmean(gains) if gains else None
 
     def answers(self, kind: str) -> float:
         """The share of all final test answers that are of a kind: `correct`, `s`, `q`, `context`, `null`, `other`."""
-        return float(self.runs[f"answer_{kind}"].mean())
+        return fmean(self.runs[f"answer_{kind}"])
 
     @property
     def errors_s(self) -> float | None:
-        """The share of wrong answers that are s; None where fewer than one in a hundred is wrong."""
-        wrong = 1 - self.answers("correct")
-        return self.answers("s") / wrong if wrong >= 0.01 else None
+        """The share of wrong answers that are s, in the runs that did not collapse; None below one error in 100."""
+        learnt = self.runs.loc[self.runs["test"] >= COLLAPSED]
+        wrong = sum(1 - correct for correct in learnt["answer_correct"])
+        return sum(learnt["answer_s"]) / wrong if wrong >= 0.01 * len(learnt) > 0 else None
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Setting:
 
     @property
     def title(self) -> str:
-        return f"{self.name}, m = {self.items:,}, d_model = {self.d_model:,}"
+        return f"{self.name} (m = {self.items:,}, d_model = {self.d_model:,})"
 
     @property
     def place(self) -> tuple[str, int, int, int]:
@@ -97,8 +99,8 @@ class Setting:
 
     @property
     def plain(self) -> bool:
-        """Whether this is the paper's experiment, without a control."""
-        return self.control == "none" and self.scale == 1
+        """Whether this is the paper's experiment, without a control; random rows have no length of their own."""
+        return self.control == "none" and (self.scale == 1 or self.table == RANDOM)
 
     @property
     def compressed(self) -> bool:
@@ -153,6 +155,17 @@ class Setting:
         one, best = self.one(budget), self.best(budget)
         return None if one is None or best is None else best.mean - one.mean
 
+    def ahead(self, budget: int) -> bool:
+        """Whether the best of several heads is clearly ahead of one: the 95 % intervals are apart, or each of its seeds
+        beats each of one head's, and by much where there is but one seed."""
+        one, best = self.one(budget), self.best(budget)
+        if one is None or best is None:
+            return False
+        gap = min(best.seeds.values()) - max(one.seeds.values())
+        if one.high is None or best.low is None:
+            return gap >= NEAR
+        return gap > 0 or best.low > one.high
+
     @property
     def gaps(self) -> dict[int, float]:
         """By budget."""
@@ -165,16 +178,19 @@ class Setting:
 
 
 def settings(evidence: Evidence) -> list[Setting]:
-    """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, then controls.
+    """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, the controls,
+    and both with scaled rows.
 
     Where a setting was run with several step limits, batches or learning rates, those of most of its runs count.
     """
     if evidence.block.empty:
         return []
-    found = [
-        Setting(**dict(zip(_KEY, key, strict=True)), runs=_one_protocol(runs))  # pyright: ignore[reportArgumentType]
-        for key, runs in evidence.block.groupby(_KEY, sort=False)
-    ]
+    keys = list(rows(evidence.block, *_KEY))
+    found = []
+    for table, items, length, d_model, control, scale in dict.fromkeys(keys):
+        here = [key == (table, items, length, d_model, control, scale) for key in keys]
+        runs = _one_protocol(evidence.block.loc[here])
+        found.append(Setting(table, items, length, d_model, control, scale, runs))
     return sorted(found, key=_order)
 
 
@@ -188,6 +204,11 @@ def judged_panels(evidence: Evidence) -> list[Setting]:
     return [panel for panel in panels(evidence) if panel.compressed]
 
 
+def block_command(evidence: Evidence) -> str:
+    """The command that made the runs; without runs the one that makes a small part of them."""
+    return str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+
+
 def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:
     """How many runs collapsed, and of how many."""
     found = list(cells)
@@ -195,7 +216,7 @@ def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:
 
 
 def partial_solution(panel: Setting) -> Cell | None:
-    """One head at the largest D_K without the runs that collapsed; None below the D_K that the paper's finding is on."""
+    """One head at the largest D_K without the runs that collapsed; None below the paper's D_K."""
     cells = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
     last = max(cells, key=lambda cell: cell.budget, default=None)
     return last if last is not None and last.budget >= value("block.single-head.bimodal-from") else None
@@ -212,6 +233,6 @@ def _order(setting: Setting) -> tuple[object, ...]:
         setting.items != value("block.items"),
         setting.d_model != value("block.d-model"),
         setting.place,
-        ("none", "barred", "two-values").index(setting.control),
         setting.scale,
+        ("none", "barred", "two-values").index(setting.control),
     )

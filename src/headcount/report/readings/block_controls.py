@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from headcount.experiments.evidence import Evidence
-from headcount.report.readings.block import NEAR, Cell, Setting, settings
+from headcount.report.readings.block import Cell, Setting, settings
 
 CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
 AT_TEST = "s and q barred at the test"
@@ -23,7 +23,7 @@ class Control:
 
     @property
     def scaled(self) -> bool:
-        return self.setting.scale != 1
+        return self.setting.scale != self.plain.scale
 
     @property
     def cells(self) -> list[Cell]:
@@ -40,7 +40,7 @@ class Control:
         for cell in self.cells:
             gap = self.plain.gap(cell.budget)
             best = self.setting.best(cell.budget) or self.plain.best(cell.budget)
-            if gap is not None and gap >= NEAR and best is not None:
+            if gap is not None and self.plain.ahead(cell.budget) and best is not None:
                 found[cell.budget] = 1 - (best.mean - cell.mean) / gap
         return found
 
@@ -59,6 +59,13 @@ def controls(evidence: Evidence) -> list[Control]:
         same = [setting for setting in found if setting.place == plain.place and not setting.plain]
         told += [Control(_name(setting), plain, setting) for setting in same]
     return [control for control in told if control.cells]
+
+
+def most_controlled(found: list[Control]) -> list[Control]:
+    """The controls, without scaled rows, of the table that has most of them; of the first where tables tie."""
+    unscaled = [control for control in found if not control.scaled]
+    tables = [[control for control in unscaled if control.plain is plain.plain] for plain in unscaled]
+    return max(tables, key=len, default=[])
 
 
 def _name(setting: Setting) -> str:

@@ -17,7 +17,7 @@ def compiled_frontier(evidence: Evidence) -> pd.DataFrame:
     return measured_frontier()
 
 
-def frontier_command() -> str:
+def frontier_command(evidence: Evidence) -> str:
     """The command that compiles the same points."""
     table = measured_frontier()
     sizes = table[["items", "d_model", "degree"]].drop_duplicates().itertuples(index=False, name=None)

@@ -1,0 +1,330 @@
+"""Figure 7 in the report: marks, numbers, sentences and verdicts follow from the runs of the block."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from statistics import fmean, stdev
+
+import pandas as pd
+import pytest
+import vl_convert
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from headcount.errors import InputError
+from headcount.experiments.evidence import Evidence
+from headcount.report import charts, tables
+from headcount.report.claims.block import block_advantage, block_saturation
+from headcount.report.comparisons import COMPARISONS
+from headcount.report.figures import chosen_figures
+from headcount.report.meanings import MEANINGS
+from headcount.report.page import write_report
+from headcount.report.readings.block import COLLAPSED, block_command, panels
+from headcount.report.readings.block_controls import controls
+from tests.made_block import BLOCK, BUDGETS, MPNET, SMALL, SMOLLM2, Block, block_runs, seeds_around
+from tests.made_evidence import NOTHING
+
+
+def evidence(*parts: Block) -> Evidence:
+    return replace(NOTHING, block=block_runs(parts))
+
+
+def with_cells(block: Block, changed: dict[tuple[int, int], tuple[float, ...]]) -> Block:
+    return replace(block, accuracies=block.accuracies | changed)
+
+
+WHOLE = evidence(*BLOCK)
+ONE_AS_GOOD = with_cells(MPNET, {(1, budget): MPNET.accuracies[4, budget] for budget in BUDGETS})
+NEVER_COLLAPSES = with_cells(MPNET, {(1, 256): seeds_around(0.81), (1, 512): seeds_around(0.81)})
+
+
+# Readings
+
+
+def test_means_and_intervals_are_those_of_the_seeds():
+    (panel,) = panels(evidence(MPNET))
+    for (heads, budget), scores in MPNET.accuracies.items():
+        cell = panel.cells[heads, budget]
+        half = stats.t.ppf(0.975, 6) * stdev(scores) / 7**0.5
+        assert cell.mean == pytest.approx(fmean(scores))
+        assert (cell.low, cell.high) == pytest.approx((fmean(scores) - half, fmean(scores) + half))
+        assert list(cell.seeds.values()) == pytest.approx(scores)
+        assert cell.collapsed == sum(score < COLLAPSED for score in scores)
+
+
+def test_a_diverged_run_has_learnt_nothing():
+    runs = block_runs([Block({(1, 64): (0.5, 0.7)})])
+    runs.loc[1, "diverged"] = 1000
+    (panel,) = panels(replace(NOTHING, block=runs))
+    assert panel.cells[1, 64].seeds == {0: 0.5, 1: 0.0}
+    assert panel.cells[1, 64].mean == pytest.approx(0.25)
+    assert panel.cells[1, 64].collapsed == 1
+    assert panel.cells[1, 64].late_gain == pytest.approx(0.5 * 0.1)
+
+
+def test_errors_and_learning_curves_are_read_from_the_runs():
+    cell = panels(evidence(Block({(1, 64): (0.5, 0.9, 0.0)}, to_s=0.8)))[0].cells[1, 64]
+    assert cell.errors_s == pytest.approx(0.8)  # the collapsed run answers NULL, and is left out
+    assert cell.answers("null") == pytest.approx(1 / 3)
+    assert cell.late_gain == pytest.approx(0.1 * (0.5 + 0.9) / 3)
+    assert panels(evidence(Block({(2, 64): (0.999,)})))[0].cells[2, 64].errors_s is None
+    late = block_runs([SMALL]).assign(history=json.dumps([[100, 0.4]]))
+    assert panels(replace(NOTHING, block=late))[0].cells[1, 32].late_gain is None
+
+
+def test_the_protocol_of_most_runs_counts():
+    short = Block({(1, 64): (0.1,), (2, 64): (0.2,)}, steps=500)
+    other = Block({(1, 64): (0.3,)}, rate=1e-3)
+    (panel,) = panels(evidence(short, MPNET, other))
+    assert panel.steps == MPNET.steps
+    assert panel.cells[1, 64].mean == pytest.approx(0.55)
+
+
+def test_the_tables_nearest_to_the_papers_come_first():
+    gauss = replace(MPNET, table="gaussian")
+    found = panels(evidence(SMALL, gauss, SMOLLM2, MPNET, replace(MPNET, table="gpt2")))
+    assert [panel.name for panel in found] == ["gpt2", "mpnet-base", "smollm2-135m", "smollm2", "gaussian"]
+    assert [panel.compressed for panel in found] == [True, True, True, False, False]
+
+
+def test_a_control_closes_the_share_of_the_gap_that_is_gone():
+    plain = Block({(1, 128): (0.5, 0.5), (4, 128): (0.9, 0.9)}, to_s=0.5)
+    half = Block({(1, 128): (0.7, 0.7)}, control="two-values")
+    both = Block({(1, 128): (0.9, 0.9), (4, 128): (1.0, 1.0)}, control="barred")
+    found = {control.name: control.share for control in controls(evidence(plain, half, both))}
+    assert found == {
+        "s and q barred at the test": pytest.approx(1 - (0.95 - 0.75) / 0.4),
+        "s barred in training too": pytest.approx(1 - 0.1 / 0.4),  # beside several heads with the same control
+        "second value path": pytest.approx(0.5),
+    }
+    level = Block({(1, 128): (0.88,), (4, 128): (0.9,)})
+    assert [control.share for control in controls(evidence(level))] == [None]
+
+
+# Chart and tables
+
+
+def _rows(spec: dict) -> pd.DataFrame:
+    return pd.DataFrame(spec["datasets"][spec["data"]["name"]])
+
+
+def _symbols(spec: dict) -> int:
+    def count(node: dict) -> int:
+        if str(node.get("role", "")).startswith(("legend", "title", "axis")):
+            return 0
+        own = len(node["items"]) if node.get("marktype") == "symbol" else 0
+        return own + sum(count(child) for child in node.get("items", []))
+
+    return count(vl_convert.vegalite_to_scenegraph(spec)["scenegraph"])
+
+
+def test_fig7_has_a_mark_for_every_seed_and_every_mean():
+    spec = charts.fig7(evidence(MPNET, SMOLLM2)).to_dict()
+    runs, cells = 16 * 7 + 16 * 3, 2 * 16
+    assert _symbols(spec) == 2 * (runs + cells)  # in two rows: as they are, and with s and q barred
+    drawn = _rows(spec).query("kind == 'seed' and row == 'test accuracy' and panel.str.startswith('mpnet')")
+    for (heads, budget), scores in MPNET.accuracies.items():
+        here = drawn.query(f"heads == {heads} and budget == {budget}")
+        assert sorted(here["value"]) == pytest.approx(sorted(scores))
+        assert here["x"].is_unique
+    texts = _rows(spec).query("kind == 'collapsed' and panel.str.startswith('mpnet')")["collapsed"]
+    assert list(texts) == ["2 of 7", "3 of 7"] * 2
+
+
+def test_the_papers_line_stands_where_its_setting_was_measured():
+    assert set(_rows(charts.fig7(evidence(MPNET)).to_dict()).query("kind == 'paper'")["value"]) == {0.81}
+    small = charts.fig7(evidence(SMALL)).to_dict()
+    assert "paper" not in set(_rows(small)["kind"])
+    assert "0.81" not in str(small["title"]["subtitle"])
+
+
+def test_bars_end_where_accuracies_end():
+    drawn = _rows(charts.fig7(evidence(SMOLLM2)).to_dict()).query("kind == 'mean'")
+    assert drawn["low"].min() == 0
+    assert drawn["high"].max() == 1
+    assert set(tables.fig7(evidence(SMOLLM2)).query("h == 1 and D_K == 512")["95 % interval"]) == {"0.0000 … 1.0000"}
+
+
+def test_the_controls_are_drawn_beside_plain_heads():
+    spec = charts.block(WHOLE).to_dict()
+    drawn = _rows(spec)
+    assert _symbols(spec) == len(drawn)
+    names = drawn.query("panel == 'mpnet-base (768)' and budget == 512 and kind == 'mean'").set_index("name")["value"]
+    assert names["one head, second value path"] == pytest.approx(0.99)
+    assert names["one head, rows × 1.66"] == 0
+    assert names["one head"] == pytest.approx(fmean(MPNET.accuracies[1, 512]))
+    assert {"2 heads", "4 heads", "8 heads", "one head, s barred in training too", "one head, rows × 1.35"} <= set(
+        names.index
+    )
+
+
+def test_table_7_has_the_means_of_the_runs():
+    frame = tables.fig7(evidence(MPNET))
+    assert len(frame) == 16
+    line = frame.query("h == 1 and D_K == 256").iloc[0]
+    assert line["test accuracy"] == f"{fmean(MPNET.accuracies[1, 256]):.4f}"
+    assert (line["runs"], line["collapsed"], line["errors that are s"]) == (7, 2, "95 %")
+    barred = [score + 0.95 * (1 - score) if score else 0 for score in MPNET.accuracies[1, 256]]
+    assert line["accuracy with s and q barred"] == f"{fmean(barred):.4f}"
+
+
+def test_the_table_of_controls_begins_with_none():
+    frame = tables.block(WHOLE).query("table == 'mpnet-base' and D_K == 512").set_index("control")
+    assert list(frame.index)[:2] == ["none", "s and q barred at the test"]
+    assert frame.loc["none", "gap to several heads closed"] == "0 %"
+    assert frame.loc["second value path", "gap to several heads closed"] == "99 %"
+    assert frame.loc["rows × 1.66", "answers: NULL"] == "1.0000"
+    assert set(frame["h"]) == {1}
+
+
+# Claims, comparisons and sentences
+
+
+def _number(claim) -> str:
+    return claim(evidence(MPNET, SMOLLM2)).number
+
+
+SEVERAL_FALL = with_cells(MPNET, {(2, 512): seeds_around(0.985, collapsed=1)})
+VERDICTS = {
+    "like the paper's": (evidence(MPNET, SMOLLM2), "confirmed", "confirmed"),
+    "one head as good": (evidence(ONE_AS_GOOD), "not confirmed", "not confirmed"),
+    "one head as good at 64": (
+        evidence(with_cells(MPNET, {(1, 64): MPNET.accuracies[4, 64]})),
+        "partly",
+        "confirmed",
+    ),
+    "2 heads behind one at 128": (evidence(with_cells(MPNET, {(2, 128): seeds_around(0.7)})), "partly", "confirmed"),
+    "8 heads behind one at 64": (evidence(with_cells(MPNET, {(8, 64): seeds_around(0.3)})), "confirmed", "confirmed"),
+    "no collapse": (evidence(NEVER_COLLAPSES), "confirmed", "partly"),
+    "2 heads collapse too": (evidence(SEVERAL_FALL), "confirmed", "not confirmed"),
+    "one head elsewhere": (
+        evidence(with_cells(MPNET, {(1, 512): seeds_around(0.6, collapsed=3)})),
+        "confirmed",
+        "partly",
+    ),
+    "2 heads short of 1": (evidence(with_cells(MPNET, {(2, 512): seeds_around(0.9)})), "confirmed", "not confirmed"),
+    "a second table differs": (evidence(MPNET, replace(ONE_AS_GOOD, table="gpt2")), "not confirmed", "not confirmed"),
+    "random rows do not count": (evidence(MPNET, replace(ONE_AS_GOOD, table="gaussian")), "confirmed", "confirmed"),
+    "controls do not count": (evidence(MPNET, replace(ONE_AS_GOOD, control="barred")), "confirmed", "confirmed"),
+    "small": (evidence(SMALL), "not measured", "not measured"),
+    "nothing": (NOTHING, "not measured", "not measured"),
+}
+
+
+@pytest.mark.parametrize(("found", "advantage", "saturation"), VERDICTS.values(), ids=VERDICTS)
+def test_verdicts_follow_the_runs(found, advantage, saturation):
+    assert (block_advantage(found).verdict, block_saturation(found).verdict) == (advantage, saturation)
+
+
+def test_claims_say_their_numbers():
+    assert _number(block_advantage).startswith("mpnet-base: clearly ahead at 4 of 4 D_K, by +0.15 to +0.536")
+    number = _number(block_saturation)
+    assert "mpnet-base at D_K = 512: 0.461 with 1, 0.985 with 2, 0.995 with 4 and 0.997 with 8" in number
+    assert "5 of 14 one-head runs from D_K = 256 on collapsed, and 0 of 84 with several heads" in number
+    assert "but on smollm2 (m = 512, d_model = 576)" in block_advantage(evidence(SMALL)).number
+    assert block_advantage(NOTHING).number == "no runs for it"
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    found = {row.what: row for row in COMPARISONS["fig7"](evidence(MPNET))}
+    partial = found["mpnet-base: accuracy of the one-head runs that do not collapse"]
+    assert (partial.paper, partial.overlap) == ("0.81", True)
+    assert partial.ours.startswith("0.807 (95 %: 0.803 to 0.811; D_K = 512, 4 runs)")
+    assert found["mpnet-base: D_K from which runs with one head collapse"].ours == "2 of 7 at 256 and 3 of 7 at 512"
+    assert {row.difference for row in found.values() if row is not partial} == {"same"}
+    other = {row.what: row.difference for row in COMPARISONS["fig7"](evidence(ONE_AS_GOOD))}
+    assert other["mpnet-base: several heads ahead of one"] == "differs"
+    assert other["mpnet-base: D_K from which runs with one head collapse"] == "differs"
+    assert COMPARISONS["fig7"](evidence(SMALL)) == []
+
+
+def test_fig7_says_what_it_shows():
+    text = MEANINGS["fig7"](evidence(MPNET, SMOLLM2))
+    assert "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, no longer rising" in text
+    assert "5 of 28 runs that end below 0.05 (2 at 256 and 3 at 512)" in text
+    assert "0.985 with 2, 0.995 with 4 and 0.997 with 8 at 512, all near 1" in text
+    assert "8 heads at D_K = 64 are too many, as in the paper: 0.62 against 0.76 with 4" in text
+    assert "on smollm2-135m (m = 6,144, d_model = 576) at D_K = 512 one head has 0.788 besides 2 of 3 runs" in text
+    best = with_cells(MPNET, {(8, 64): seeds_around(0.9)})
+    assert "8 heads at D_K = 64 are the best, 0.9, not too many" in MEANINGS["fig7"](evidence(best))
+    assert "none of its runs collapses" in MEANINGS["fig7"](evidence(NEVER_COLLAPSES))
+    nothing = Block({(1, 64): (0.0, 0.01), (2, 64): (0.0, 0.0)})
+    assert "all 2 runs with one head end below 0.05" in MEANINGS["fig7"](evidence(nothing))
+
+
+def test_what_the_second_head_gives_follows_from_the_controls():
+    text = MEANINGS["block"](WHOLE)
+    assert "“second value path” closes 89 % (from 80 % to 99 %)" in text
+    assert "95 % of its errors answer s at 512" in text
+    assert "mainly a way to take s out of the answer" in text
+    assert "2 of 3 with rows × 1.35 on mpnet-base (3 of 7 unscaled)" in text
+    useless = Block({(1, 512): (0.46, 0.46)}, control="two-values")
+    capacity = MEANINGS["block"](evidence(replace(MPNET, to_s=0.0), useless))
+    assert "is not a way to take s out of the answer" in capacity
+    some = Block({(1, 512): (0.75, 0.75)}, control="two-values")
+    assert "a part of what the second head gives" in MEANINGS["block"](evidence(replace(MPNET, to_s=0.0), some))
+    even = Block({(1, 64): (0.9, 0.91), (2, 64): (0.91, 0.9)})
+    assert "no gap for a control to close" in MEANINGS["block"](evidence(even))
+
+
+# The report
+
+
+def test_without_runs_the_figures_say_so():
+    for name in ("fig7", "block"):
+        with pytest.raises(InputError, match="nothing to draw"):
+            getattr(charts, name)(NOTHING)
+        assert "not part of this reproduction" in MEANINGS[name](NOTHING)
+        assert getattr(tables, name)(NOTHING).empty
+
+
+def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
+    made = {"command": "headcount block full.toml", "date": "2026-01-02", "runs": 175}
+    found = replace(WHOLE, block_provenance=made, provenance={"preset": "paper"})
+    paths = write_report(tmp_path, found, chosen_figures(["fig7", "block"]), [block_advantage(found)], ("svg",))
+    assert [path.name for path in paths] == ["report.html", "fig7.svg", "fig7.csv", "block.svg", "block.csv"]
+    text = paths[0].read_text(encoding="utf-8")
+    assert text.count("<code>headcount block full.toml</code>") == 2
+    assert "runs 175" in text
+    assert '<option value="6144">' in text
+    assert block_command(NOTHING) == "headcount reproduce --only fig7"
+    (empty,) = write_report(tmp_path / "none", NOTHING, chosen_figures(["fig7"]), [])
+    assert "There is nothing to draw, since the evidence has no runs of the transformer block" in empty.read_text()
+
+
+accuracies = st.dictionaries(
+    st.tuples(st.sampled_from([1, 2, 8]), st.sampled_from([64, 256, 512])),
+    st.lists(st.floats(0, 1), min_size=1, max_size=3).map(tuple),
+    min_size=1,
+    max_size=6,
+)
+
+
+@st.composite
+def blocks(draw) -> Block:
+    found = draw(accuracies)
+    control = draw(st.sampled_from(["none", "none", "barred", "two-values"]))
+    if control == "two-values":
+        found = {(1, budget): scores for (_, budget), scores in found.items()}
+    table = draw(st.sampled_from(["mpnet-base-top6144", "gaussian"]))
+    return Block(
+        found, table=table, control=control, scale=draw(st.sampled_from([1.0, 1.35])), to_s=draw(st.floats(0, 1))
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(blocks(), max_size=4, unique_by=lambda block: (block.table, block.control, block.scale)))
+def test_any_runs_are_told(parts):
+    found = evidence(*parts)
+    texts = [MEANINGS[name](found) for name in ("fig7", "block")]
+    texts += [f"{row.ours} {row.difference}" for row in COMPARISONS["fig7"](found)]
+    texts += [claim(found).number for claim in (block_advantage, block_saturation)]
+    texts += [tables.fig7(found).to_csv(), tables.block(found).to_csv()]
+    for text in texts:
+        assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b", text), text
+    for panel in panels(found):
+        for cell in panel.cells.values():
+            assert min(cell.seeds.values()) - 1e-9 <= cell.mean <= max(cell.seeds.values()) + 1e-9
