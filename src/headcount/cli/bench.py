@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headcount.cli.bench_block import block
 from headcount.cli.bench_engines import engines
 from headcount.cli.common import Json, emit, progress_line
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure speed, where there is a peer as a ratio in the same run.", no_args_is_help=True)
 app.command()(engines)
+app.command()(block)
 Repeats = Annotated[int, typer.Option(min=1, help="Timed repeats; the median counts.")]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headcount.report.figure import Claim
 
 _EVERY = 10.0  # seconds between plain lines
+_BLOCK = {"fig7", "block"}  # drawn from runs of the transformer block
 _DRAWING = ("altair", "vl_convert", "jinja2")
 
 
@@ -50,16 +51,21 @@ def reproduce(
         typer.Option("--out", "-o", help="The folder to fill.", show_default="results/PRESET"),
     ] = None,
     engine: Annotated[EngineOption, typer.Option(help="How to train.")] = EngineOption.auto,
+    table: Annotated[
+        str | None, typer.Option(help="Token table of Figure 7; see headcount block.", show_default="the preset's")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and write a report: every figure and table, ours beside the paper's.
 
     Finished runs are in the folder's store within seconds. After an interrupt, a
-    crash or a kill, the same command goes on where it was.
+    crash or a kill, the same command goes on where it was. Figure 7 is shown
+    from runs that came with headcount unless --only asks for it.
 
     \b
     Examples:
       headcount reproduce
+      headcount reproduce --only fig7
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
     """
@@ -78,6 +84,8 @@ def reproduce(
     making = Making(command, chosen_engine(engine.value), tuple(names))
     try:
         with recorded(folder, sweep.name, making):
+            if _BLOCK & set(names):
+                _train_blocks(preset.value, table, folder, making)
             _train(sweep, folder, making)
             judged, files = _evaluate(folder, making)
     except KeyboardInterrupt:
@@ -154,11 +162,26 @@ def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
     from headcount.experiments.store import Store
 
     with Store(folder.store) as store, stoppable() as stop:
+        if not (sweep.grids or sweep.searches):  # figures that are drawn from other runs
+            folder.write_runs(store)
+            return
         notice(f"{sweep.name}: measuring this machine ({making.engine.name} engine)")
         forecast = Forecast(sweep, making.engine, store)
         notice(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
         with _display(forecast) as show:
             run_preset(sweep, folder, store, Here(making.engine), making, show, stop)
+
+
+def _train_blocks(preset: str, table: str | None, folder: ResultsFolder, making: Making) -> None:
+    from headcount.experiments.block_plan import read_block_plan
+    from headcount.experiments.block_runs import run_blocks
+
+    plan = read_block_plan(preset, table)
+    notice(f"{preset}: {len(plan.specs)} runs of the transformer block on {plan.table.name}")
+    with making.timed("block runs"):
+        made = run_blocks(plan, folder.block, making.command)
+    if made.missing:
+        raise KeyboardInterrupt
 
 
 def _evaluate(folder: ResultsFolder, making: Making) -> tuple[list[Claim], list[Path]]:

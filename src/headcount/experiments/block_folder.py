@@ -66,8 +66,8 @@ class BlockFolder:
             out.flush()
             os.fsync(out.fileno())
         known = {result.spec for result in self.results()}
-        for state, path in self._states():
-            if set(state.specs) <= known:
+        for path in self._states():
+            if set(StackState.runs_in(path)) <= known:
                 path.unlink()
 
     def keep(self, state: StackState) -> None:
@@ -79,7 +79,7 @@ class BlockFolder:
     def under_way(self, wanted: Iterable[BlockSpec]) -> list[StackState]:
         """Stacks to go on with: all of their runs are wanted."""
         asked = set(wanted)
-        return [state for state, _ in self._states() if set(state.specs) <= asked]
+        return [StackState.load(path) for path in self._states() if set(StackState.runs_in(path)) <= asked]
 
     def write_table(self) -> None:
         """Write the finished runs as a table."""
@@ -119,8 +119,8 @@ class BlockFolder:
         kept = {name: main[name] for name in ("command", "commit", "date", "machine", "device", "versions")}
         return kept | {"runs": len(self.frame()), "seconds": sum(entry["seconds"] for entry in made)}
 
-    def _states(self) -> list[tuple[StackState, Path]]:
-        return [(StackState.load(path), path) for path in sorted((self.path / "states").glob("*.safetensors"))]
+    def _states(self) -> list[Path]:
+        return sorted((self.path / "states").glob("[!.]*.safetensors"))  # a dot: being written
 
 
 def block_frame(results: Iterable[BlockResult]) -> pd.DataFrame:

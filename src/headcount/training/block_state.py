@@ -79,6 +79,15 @@ class StackState:
         }
         save_tensors(path, tensors, about)
 
+    @staticmethod
+    def runs_in(path: str | os.PathLike[str]) -> list[BlockSpec]:
+        """The runs of a file that `save` wrote, without its tensors."""
+        try:
+            with safe_open(existing_file(path), framework="pt") as file:
+                return [BlockSpec.from_json(text) for text in json.loads((file.metadata() or {})["specs"])]
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise InputError(f"{path}: is no state of block runs ({error}); begin the runs anew") from None
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> StackState:
         """Read what `save` wrote."""
@@ -94,6 +103,6 @@ class StackState:
                 parts[group] = {
                     name.removeprefix(start): part for name, part in tensors.items() if name.startswith(start)
                 }
-            return cls(specs=[BlockSpec.from_json(text) for text in json.loads(about["specs"])], **parts)
+            return cls(specs=cls.runs_in(path), **parts)
         except (SafetensorError, KeyError, ValueError) as error:
             raise InputError(f"{path}: is no state of block runs ({error}); begin the runs anew") from None

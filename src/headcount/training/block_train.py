@@ -6,7 +6,9 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from headcount.training.block_checks import ANSWERS, evaluate
 from headcount.training.block_spec import BlockResult, BlockSpec
 from headcount.training.block_stack import BlockStack, capacity, group
 from headcount.training.block_state import StackState
+from headcount.training.engine import cores
 from headcount.training.progress import notice
 from headcount.training.result import versions
 
@@ -56,11 +59,11 @@ def train_blocks(
         def stop() -> bool:
             return interrupted() or time.monotonic() > deadline
 
-        for state in _states(distinct, list(resume or ()), chosen):
-            if stop():
-                break
+        def trained(state: StackState) -> list[BlockResult]:
             rows = torch.cat([table[: state.specs[0].items].float(), null_row.float()[None]])
-            found = _trained(state, rows, chosen, stop, progress, on_check)
+            return [] if stop() else _trained(state, rows, chosen, stop, progress, on_check)
+
+        for found in _side_by_side(trained, _states(distinct, list(resume or ()), chosen), chosen):
             results |= {result.spec: result for result in found}
             if on_results and found:
                 on_results(found)
@@ -78,6 +81,25 @@ def choose_device(device: str) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("torch sees no CUDA device; use --device cpu")
     return device
+
+
+def _side_by_side(
+    work: Callable[[StackState], list[BlockResult]], states: Iterator[StackState], device: str
+) -> Iterator[list[BlockResult]]:
+    """What each stack gives, as it ends: one after the other on a GPU; on the CPU one a core, each on one thread.
+
+    Threads that share a step wait for one another wherever something else uses the cores.
+    """
+    if device == "cuda":
+        yield from map(work, states)
+        return
+    before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(cores(), initializer=partial(torch.set_num_threads, 1))
+    try:
+        with pool:
+            yield from (ended.result() for ended in as_completed([pool.submit(work, state) for state in states]))
+    finally:
+        torch.set_num_threads(before)
 
 
 def _trained(

@@ -11,7 +11,7 @@ import pandas as pd
 from headcount.experiments.evidence import Evidence
 from headcount.report.charts.style import COLOURS, GREY, finish, log2_ruler, some, told_apart, tooltips
 from headcount.report.readings.block import Cell, Setting, panels
-from headcount.report.readings.block_controls import Control, controls
+from headcount.report.readings.block_controls import AT_TEST, Control, controls
 from headcount.report.readings.frames import said, value
 from headcount.report.words import counted, listed
 
@@ -20,7 +20,6 @@ _DODGE = 0.14  # octaves of D_K between the head counts, so that their bars stan
 _BESIDE = 0.032  # octaves from a mean to its first seed
 _JITTER = 0.009  # octaves between the seeds
 _ENDS = [-0.04, 1.04]
-_TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 _ONE, _SEVERAL, _CONTROL = "one head", "several heads", "one head under a control"
 _SHOWN = {
     "value": "accuracy|.4f",
@@ -43,7 +42,10 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
     budgets = sorted({budget for panel in found for budget in panel.budgets})
     looks = told_apart("heads", frame["heads"], "heads h")
     x = log2_ruler("total key dimension D_K", padding=30, values=budgets).x("x")
-    y = alt.Y("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=_TICKS), title=None)
+    ends, ticks = _ruler(min(frame["value"]))
+    y = alt.Y(
+        "value:Q", scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(values=ticks, format=".1f"), title=None
+    )
     base: Any = alt.Chart().encode(x=x, color=looks["color"])
     means = base.transform_filter("datum.kind == 'mean'")
     paper: Any = alt.Chart().transform_filter("datum.kind == 'paper'")
@@ -71,7 +73,7 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
 
 def block(evidence: Evidence) -> alt.TopLevelMixin:
     """One head under the controls beside plain heads: a line for each, a panel for each table and D_K."""
-    found = controls(evidence)
+    found = _with_trained_controls(controls(evidence))
     plain = list({control.plain.title: control.plain for control in found}.values())
     frame = pd.DataFrame([*_plain_lines(plain), *_control_lines(found)])
     some(frame, "runs of the transformer block with one head")
@@ -102,6 +104,24 @@ def block(evidence: Evidence) -> alt.TopLevelMixin:
     title = "What the second head does: one head where s may not be the answer, and with a second value path"
     subtitle = "large: means with 95 % intervals; small circles: runs; q: the query, s = π(q); in brackets: d_model"
     return finish(facet, frame, title, subtitle)
+
+
+def _ruler(least: float) -> tuple[list[float], list[float]]:
+    """The ends and ticks of accuracy: from 0, or where every run has learnt from the tenth below the least.
+
+    >>> _ruler(0.31)[1], _ruler(0.667)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], ([0.584, 1.016], [0.6, 0.7, 0.8, 0.9, 1.0]))
+    """
+    tenths = int(10 * least) if least >= 0.5 else 0
+    ticks = [tenth / 10 for tenth in range(tenths, 11, 1 if tenths else 2)]
+    beyond = 0.04 * (1 - ticks[0])
+    return [round(ticks[0] - beyond, 4), round(1 + beyond, 4)], ticks
+
+
+def _with_trained_controls(found: list[Control]) -> list[Control]:
+    """The controls of the tables that have others than barring at the test, which Fig. 7 shows; all if none has."""
+    tables = [control.plain for control in found if control.name != AT_TEST]
+    return [control for control in found if control.plain in tables] if tables else found
 
 
 def _short(panel: Setting) -> str:

@@ -43,9 +43,9 @@ def block_advantage(evidence: Evidence) -> Claim:
         "Several heads beat one at the same D_K in a whole transformer block on frozen token embeddings, at every D_K, "
         "though all that a query needs stands in one slot of the context.",
         f"{_WHERE}, at more than half of the D_K tested the best of several heads is clearly ahead of one head (95 % "
-        f"intervals apart, or every seed above every seed); confirmed in full if at every D_K, if the gap is {NEAR} or more at every D_K, and if on the "
-        "first table every head count from 2 on is more accurate than one head at every D_K, but for the 8 at "
-        "D_K = 64 that the paper calls too many.",
+        "intervals apart, or every seed above every seed); confirmed in full if at every D_K, if the gap is "
+        f"{NEAR} or more at every D_K, and if on the first table every head count from 2 on is more accurate than one "
+        "head at every D_K, but for the 8 at D_K = 64 that the paper calls too many.",
         checks,
         ("fig7", "block"),
     )
