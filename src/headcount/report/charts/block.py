@@ -178,9 +178,9 @@ def _cell_lines(cell: Cell) -> Iterator[dict[str, object]]:
 
 
 def _subtitle(found: list[Setting]) -> str:
-    runs = listed([f"{panel.name} {_seeds(panel)}" for panel in found])
+    runs = listed([f"{panel.name} {_seeds(panel)} of {panel.steps:,} steps" for panel in found])
     lines = [
-        f"filled: means, bars: 95 % intervals; small circles: runs (seeds: {runs}), with the number near 0",
+        f"filled: means, bars: 95 % intervals; small circles: runs ({runs}), with the number near 0",
         "lower row: the same runs where neither s = π(q) nor the query q may be the answer",
     ]
     if any(panel.compressed for panel in found):

@@ -9,6 +9,8 @@ from headcount.report.readings.block_controls import CLOSED, OPEN, Control, cont
 from headcount.report.readings.frames import whole
 from headcount.report.words import counted, interval_text, listed, num
 
+_STILL = 0.005  # accuracy gained in the last quarter of training from which a run is not at its end
+
 
 def fig7(evidence: Evidence) -> str:
     """Whether one head saturates, several come near 1 and 8 are too many, on the first table; then the other tables."""
@@ -62,7 +64,10 @@ def _one_head(panel: Setting) -> str:
     if len(learnt) > 1:
         rise = last.mean - learnt[-2].mean
         text += f" after {num(learnt[-2].mean)} at {learnt[-2].budget}, "
-        text += "still rising" if rise >= NEAR else "no longer rising" if rise > -NEAR else "falling"
+        text += "rising with D_K" if rise >= NEAR else "level" if rise > -NEAR else "falling with D_K"
+    if last.late_gain is not None:
+        text += f", its last quarter of training {'still adding' if last.late_gain >= _STILL else 'adding'} "
+        text += num(last.late_gain)
     fallen = listed([f"{cell.collapsed} at {cell.budget}" for cell in cells if cell.collapsed])
     apart = f", besides {collapsed} of {counted(runs, 'run')} that end below {COLLAPSED} ({fallen})"
     return f"{text}{apart if collapsed else ', and none of its runs collapses'}"
