@@ -147,10 +147,10 @@ def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse
 
 def test_softmax_weights_hold_on_contexts_that_the_search_never_saw():
     """One head that owns every item, contexts half as long as the vocabulary: targets are often absent."""
-    graph, table = permutation_graph(256), gaussian_embeddings(256, 256)
+    graph, table = permutation_graph(128), gaussian_embeddings(128, 128)
     weights = construct(graph, table, "softmax", inverse="pinv", heads=1)
     length = int(weights.notes["context_length"])
-    assert length == default_context_length(256, 1) == 128
+    assert length == default_context_length(128, 1) == 64
     rows = ContextSampler(graph, length).draw(500, seed=99)
     absent = (torch.from_numpy(graph.targets.copy())[rows][:, :, None] != rows[:, None, :]).all(2)
     assert absent.float().mean() > 0.2
