@@ -219,7 +219,7 @@ def small_run(engine: Engine, **changes) -> RunSpec:
     """Of two full blocks and a bit; smaller still where kernels are interpreted."""
     sizes = {"steps": 90, "check_every": 40, "validation": 20, "test": 20}
     if engine.name == "triton" and engine.device == "cpu":
-        sizes = {"steps": 5, "check_every": 2, "validation": 2, "test": 2}
+        sizes = {"steps": 5, "check_every": 2, "validation": 2, "test": 2, "length": 7}
     return replace(RunSpec(20, 6, 3, 3), **(sizes | changes))
 
 

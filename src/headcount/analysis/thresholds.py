@@ -64,11 +64,11 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
 def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
     """Give the three budgets for every head count of every point: the threshold had only that count been tried."""
     rows = []
-    for _, runs in _f1_runs(frame).groupby([*POINT, "heads"], sort=True):
-        entries = _entries(runs)
+    for _, curve in curves(_f1_runs(frame)).groupby([*POINT, "heads"], sort=True):
+        entries = _entries(curve)
         best = _best(entries, level)
         split = {"key_dim": best and best.budget // best.heads, "mean": best and best.mean}
-        rows.append(_point(runs) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split)
+        rows.append(_point(curve) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split)
     return _as_frame(rows, [*POINT, "heads", "central", "optimistic", "conservative", "key_dim", "mean"])
 
 
@@ -129,7 +129,7 @@ def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
-    entries = _entries(runs)
+    entries = _entries(curves(runs))
     known = _point(runs) | _three_budgets(entries, level)
     best = _best(entries, level)
     if best is None:
@@ -162,8 +162,8 @@ def _best(entries: list[_Entry], level: float) -> _Entry | None:
     return min(passing, key=lambda entry: (entry.budget, -entry.mean, entry.heads), default=None)
 
 
-def _entries(runs: pd.DataFrame) -> list[_Entry]:
-    return [_Entry(*row) for row in _rows(curves(runs), "heads", "budget", "mean", "low", "high")]
+def _entries(curve: pd.DataFrame) -> list[_Entry]:
+    return [_Entry(*row) for row in _rows(curve, "heads", "budget", "mean", "low", "high")]
 
 
 def _rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:

@@ -74,7 +74,7 @@ class Workshop:
     def reach(self, budget: int, rounds: Iterator[int]) -> bool:
         """Whether weights of at most this budget are found in the given rounds; each is slower than the last.
 
-        Round 0 is hasty and tries the likeliest number of heads alone.
+        Round 0 is hasty: one short trial with the likeliest number of heads.
         """
         for number in rounds:
             levels = self.levels if number == 1 and self.best is None else self.levels[:1]
@@ -96,7 +96,7 @@ class Workshop:
             return self.in_time()
 
         trials = (_TOGETHER[self.device.type] << min(number, 3)) // (len(widths) * problem.items**2)
-        trials = max(1, min(_TRIALS, trials))
+        trials = max(1, min(_TRIALS, trials)) if number else 1
         schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
         with _threads_for(trials * len(widths) * problem.items**2):
             found = descend(problem, widths, trials, self.seed + 1000 * number, schedule, keep_on)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
@@ -121,7 +121,8 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON: sorted names, no spaces, every field present."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> RunSpec:
