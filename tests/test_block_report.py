@@ -244,8 +244,7 @@ def test_the_papers_numbers_stand_beside_ours():
 def test_fig7_says_what_it_shows():
     text = MEANINGS["fig7"](evidence(MPNET, SMOLLM2))
     assert (
-        "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, level, its last quarter of training"
-        in text
+        "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, level, its last quarter" in text
     )
     assert "5 of 28 runs that end below 0.05 (2 at 256 and 3 at 512)" in text
     assert "0.985 with 2, 0.995 with 4 and 0.997 with 8 at 512, all near 1" in text
