@@ -41,6 +41,7 @@ class Block:
                     {name: getattr(self, name) for name in named}
                     | shares
                     | {
+                        "table_hash": f"hash of {self.table}",
                         "hash": f"{self.table}-{self.control}-{self.scale}-{heads}-{budget}-{seed}",
                         "length": 16,
                         "heads": heads,

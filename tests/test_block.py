@@ -8,8 +8,10 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -273,7 +275,39 @@ def train(specs, **options) -> list[BlockResult]:
     return train_blocks(specs, *table_of(specs[0]), device="cpu", progress=False, **options)
 
 
-def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack():
+@pytest.fixture
+def stacks(monkeypatch):
+    """Stacks on the CPU, as there are on a GPU."""
+    monkeypatch.setattr("headcount.training.block_train.capacity", lambda spec, device: 64)
+
+
+def test_on_the_cpu_a_run_is_the_same_in_any_company():
+    specs = [small(seed=seed, key_dim=2 + seed) for seed in range(3)]
+    together = train(specs)
+    for spec, expected in zip(specs, together, strict=True):
+        (alone,) = train([spec])
+        assert replace(alone, seconds=0.0) == replace(expected, seconds=0.0)
+
+
+def test_what_fails_in_one_stack_ends_the_others():
+    specs = [small(seed=seed, steps=100_000, check_every=10) for seed in range(6)]
+    began, asked = time.monotonic(), iter(range(1000))
+
+    def refuse(results: list[BlockResult]) -> None:
+        raise OSError("disk full")
+
+    def full(state: StackState) -> None:
+        if next(asked) == 0:
+            raise OSError("disk full")
+
+    with patch("headcount.training.block_train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
+        train(specs, on_check=full)
+    with pytest.raises(OSError, match="disk full"):
+        train([*specs, small(steps=5)], on_results=refuse)
+    assert time.monotonic() - began < 60  # six runs of 100,000 steps take minutes
+
+
+def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack(stacks):
     specs = [small(seed=seed, key_dim=2 + seed, learning_rate=1e-3 * (1 + seed)) for seed in range(3)]
     specs += [small(heads=1, key_dim=4, control="two-values"), small(control="barred"), small(heads=3)]
     together = train([*specs, specs[0]])
@@ -292,7 +326,7 @@ def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack():
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
-def test_the_test_is_taken_at_the_best_check():
+def test_the_test_is_taken_at_the_best_check(stacks):
     specs = [small(seed=seed, steps=40, learning_rate=0.03) for seed in range(4)]
     last: list[StackState] = []
     results = train(specs, on_check=lambda state: last.append(state.copied("cpu")))
@@ -308,7 +342,7 @@ def test_the_test_is_taken_at_the_best_check():
 
 
 @pytest.mark.parametrize("stops", [1, 3, 4])
-def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops):
+def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops, stacks):
     specs = [small(seed=seed, key_dim=2 + seed, steps=9, check_every=4) for seed in range(3)]
     uninterrupted = train(specs)
     saved: list[StackState] = []
@@ -374,8 +408,8 @@ def test_tables_and_states_that_do_not_fit_are_refused():
     [{}, {"d_model": 20, "heads": 10, "length": 7, "batch": 3}, {"heads": 1, "control": "two-values", "d_model": 5}],
 )
 def test_kernels_follow_the_reference(changes, monkeypatch):
-    with monkeypatch.context() as patch:  # triton reads the kernels' source: no hook may come in between
-        patch.setattr(sys, "meta_path", [one for one in sys.meta_path if "jaxtyping" not in type(one).__module__])
+    with monkeypatch.context() as patched:  # triton reads the kernels' source: no hook may come in between
+        patched.setattr(sys, "meta_path", [one for one in sys.meta_path if "jaxtyping" not in type(one).__module__])
         pytest.importorskip("headcount.training.block_kernels")
     from headcount.training import block_triton
 

@@ -16,7 +16,7 @@ class Block(nn.Module):
     weights of their own, unlike GPT-2's, and none follows the block. d_v = d_model/h and scores are scaled by 1/√d_k.
 
     `two_values` is a control for one head: a second value path W_V2 that always reads its own position, so that the
-    block can take the query's item away from what it retrieved without a second key–query head.
+    block can take s = π(q) away from what it retrieved without a second key–query head.
     """
 
     def __init__(self, d_model: int, heads: int, key_dim: int, ff: int = 16, two_values: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import Json, emit, notice
+from headcount.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,9 @@ def block(
         Path | None, typer.Option("--out", "-o", help="The folder to fill.", show_default="results/block-PLAN")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default="none")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds; what is not finished then goes on next time.", show_default="none")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train whole transformer blocks on frozen token embeddings (Section 7.3, Figure 7).
@@ -48,6 +51,8 @@ def block(
     from headcount.experiments.block_runs import run_blocks
     from headcount.problem.token_tables import describe
 
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"a time limit of {time_limit} s leaves no time; choose more than 0")
     asked = read_block_plan(plan, table)
     folder = BlockFolder(out or Path("results") / f"block-{Path(plan).stem}")
     shape = describe(asked.table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +81,10 @@ def reproduce(
     _check_preset(folder, sweep)
     if names:
         sweep = restricted(sweep, _needs(names))
+    if table and not _BLOCK & set(names):
+        raise InputError("--table is for the runs of Figure 7; add --only fig7")
     command = f"headcount reproduce --preset {preset.value}" + (f" --only {','.join(names)}" if names else "")
+    command += f" --table {shlex.quote(table)}" if table else ""
     making = Making(command, chosen_engine(engine.value), tuple(names))
     try:
         with recorded(folder, sweep.name, making):

@@ -8,9 +8,12 @@ manifest.json  for every time that it was worked on: command, commit, machine, v
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,19 +23,33 @@ import pandas as pd
 
 from headcount.errors import InputError
 from headcount.files import replacing
+from headcount.training.block_checks import ANSWERS
 from headcount.training.block_spec import BlockResult, BlockSpec
 from headcount.training.block_state import StackState
+from headcount.training.progress import notice
 
 _OF_SPEC = (
-    *("hash", "table", "items", "length", "d_model", "heads", "key_dim", "budget", "seed", "scale", "control"),
+    *(
+        "hash",
+        "table",
+        "table_hash",
+        "items",
+        "length",
+        "d_model",
+        "heads",
+        "key_dim",
+        "budget",
+        "seed",
+        "scale",
+        "control",
+    ),
     *("steps", "batch", "learning_rate"),
 )
 _OF_RESULT = ("best_validation", "best_step", "test", "final_test", "barred_test")
-_ANSWERS = ("correct", "s", "q", "context", "null", "other")
 BLOCK_COLUMNS = (
     *_OF_SPEC,
     *_OF_RESULT,
-    *(f"answer_{name}" for name in _ANSWERS),
+    *(f"answer_{name}" for name in ANSWERS),
     *("target_best", "target_mean", "own_best", "own_mean", "loss", "diverged", "seconds", "history"),
 )
 
@@ -44,7 +61,10 @@ class BlockFolder:
     path: Path
 
     def results(self) -> list[BlockResult]:
-        """The finished runs, in the order in which they ended; a line cut short by a crash is passed over."""
+        """The finished runs, in the order in which they ended; a line cut short by a crash is passed over.
+
+        Of two results for one spec the first is kept.
+        """
         file = self.path / "runs.jsonl"
         if not file.is_file():
             return []
@@ -53,7 +73,7 @@ class BlockFolder:
             found = [BlockResult.from_json(line) for line in lines[:-1]]
         except (InputError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file}: holds a line that is no run ({error}); remove it and start again") from None
-        return found
+        return list({result.spec: result for result in reversed(found)}.values())[::-1]
 
     def add(self, results: Sequence[BlockResult]) -> None:
         """Keep these runs, and drop the states that hold nothing else."""
@@ -66,20 +86,25 @@ class BlockFolder:
             out.flush()
             os.fsync(out.fileno())
         known = {result.spec for result in self.results()}
-        for path in self._states():
-            if set(StackState.runs_in(path)) <= known:
+        for path, specs in self._states():
+            if specs <= known:
                 path.unlink()
 
     def keep(self, state: StackState) -> None:
         """Keep a stack under way."""
         folder = self.path / "states"
         folder.mkdir(exist_ok=True)
-        state.save(folder / f"{state.specs[0].hash}.safetensors")
+        name = hashlib.blake2b("".join(spec.hash for spec in state.specs).encode(), digest_size=16).hexdigest()
+        state.save(folder / f"{name}.safetensors")
 
     def under_way(self, wanted: Iterable[BlockSpec]) -> list[StackState]:
-        """Stacks to go on with: all of their runs are wanted."""
-        asked = set(wanted)
-        return [StackState.load(path) for path in self._states() if set(StackState.runs_in(path)) <= asked]
+        """Stacks to go on with: all of their runs are wanted, and no run stands in two of them."""
+        left, found = set(wanted), []
+        for path, specs in self._states():
+            if specs <= left:
+                found.append(StackState.load(path))
+                left -= specs
+        return found
 
     def write_table(self) -> None:
         """Write the finished runs as a table."""
@@ -90,7 +115,7 @@ class BlockFolder:
         """The table of finished runs; empty where there is none."""
         file = self.path / "runs.parquet"
         if not file.is_file():
-            return block_frame([])
+            return block_frame(self.results())
         try:
             return pd.read_parquet(file).loc[:, list(BLOCK_COLUMNS)]
         except (ValueError, KeyError, OSError) as error:
@@ -119,8 +144,30 @@ class BlockFolder:
         kept = {name: main[name] for name in ("command", "commit", "date", "machine", "device", "versions")}
         return kept | {"runs": len(self.frame()), "seconds": sum(entry["seconds"] for entry in made)}
 
-    def _states(self) -> list[Path]:
-        return sorted((self.path / "states").glob("[!.]*.safetensors"))  # a dot: being written
+    def _states(self) -> list[tuple[Path, set[BlockSpec]]]:
+        """Whole states with their runs, largest first; one that cannot be read is passed over, with a notice."""
+        found = []
+        for path in (self.path / "states").glob("[!.]*.safetensors"):  # a dot: being written
+            try:
+                found.append((path, set(StackState.runs_in(path))))
+            except InputError as error:
+                notice(str(error))
+        return sorted(found, key=lambda entry: (-len(entry[1]), entry[0]))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from working here; the system lets go when this one ends, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path}: another process trains there; wait for it, or name another") from None
+            yield
+
+    def is_filled(self) -> bool:
+        """Whether there is a run of its own."""
+        return (self.path / "runs.jsonl").is_file() or (self.path / "runs.parquet").is_file()
 
 
 def block_frame(results: Iterable[BlockResult]) -> pd.DataFrame:
@@ -133,7 +180,7 @@ def _row(result: BlockResult) -> dict[str, Any]:
     return (
         {name: getattr(result.spec, name) for name in _OF_SPEC}
         | {name: value for name, value in asdict(result).items() if name in (*_OF_RESULT, "loss", "seconds")}
-        | {f"answer_{name}": result.answers[name] for name in _ANSWERS}
+        | {f"answer_{name}": result.answers[name] for name in ANSWERS}
         | {"target_best": seen.best_target, "target_mean": fmean(seen.target)}
         | {"own_best": seen.best_own, "own_mean": fmean(seen.own)}
         | {"diverged": float("nan") if result.diverged is None else result.diverged}

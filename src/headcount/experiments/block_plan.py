@@ -19,6 +19,7 @@ from headcount.experiments.sweep import read_toml, tables
 from headcount.problem.token_tables import TokenTable, token_table
 from headcount.training.block_spec import BlockSpec
 
+_WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
 _FOLDER = Path(__file__).with_name("block_presets")
 BLOCK_PRESETS = tuple(sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True))  # quick first
 _KINDS = {item.name: {"int": int, "float": float}.get(str(item.type), str) for item in fields(BlockSpec)}
@@ -50,8 +51,8 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
     named = table or top.one("table", str)
     if named is None:
         raise top.wrong('names no table; write table = "smollm2", "gpt2" or a file, or give --table')
-    items = top.one("items", int)
-    rows = top.say(lambda: token_table(named, items, top.one("d_model", int)))
+    items, width = top.one("items", int), top.one("d_model", int, _WIDTH if named == "gaussian" else None)
+    rows = top.say(lambda: token_table(named, items, width))
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
     specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]

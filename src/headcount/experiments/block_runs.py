@@ -12,6 +12,7 @@ import torch
 from headcount.experiments.block_folder import BlockFolder
 from headcount.experiments.block_plan import BlockPlan
 from headcount.experiments.reproduction import commit, machine
+from headcount.training.block_spec import BlockResult
 from headcount.training.block_train import choose_device, train_blocks
 from headcount.training.result import versions
 
@@ -34,12 +35,15 @@ def run_blocks(
     time_limit: float | None = None,
 ) -> Made:
     """Train what the folder lacks. Finished stacks are kept at once, others about every 20 seconds."""
-    folder.path.mkdir(parents=True, exist_ok=True)
+    with folder.held():
+        return _run(plan, folder, command, choose_device(device), progress, time_limit)
+
+
+def _run(plan: BlockPlan, folder: BlockFolder, command: str, on: str, progress: bool, time_limit: float | None) -> Made:
     known = {result.spec for result in folder.results()}
     wanted = [spec for spec in plan.specs if spec not in known]
     before, began, started = folder.made(), time.monotonic(), datetime.now(UTC)
     trained = 0
-    on = choose_device(device)
 
     def entry() -> dict[str, Any]:
         return {
@@ -53,10 +57,16 @@ def run_blocks(
             "seconds": round(time.monotonic() - began, 1),
         }
 
-    def finished(results: list) -> None:
+    def write() -> None:
+        folder.write_table()
+        if trained:
+            folder.write_made([*before, entry()])
+
+    def finished(results: list[BlockResult]) -> None:
         nonlocal trained
         folder.add(results)
         trained += len(results)
+        write()
 
     if wanted:
         try:
@@ -72,6 +82,7 @@ def run_blocks(
                 time_limit=time_limit,
             )
         finally:
-            folder.write_table()
-            folder.write_made([*before, entry()])
+            write()
+    elif len(folder.frame()) != len(known):
+        write()
     return Made(len(plan.specs) - len(wanted) + trained, len(wanted) - trained)

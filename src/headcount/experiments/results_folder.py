@@ -87,7 +87,7 @@ class ResultsFolder:
         """Judge what is there."""
         manifest = self.manifest()
         found = gather(self.runs(), preset(manifest["preset"]), self.ceilings(), _provenance(manifest))
-        block = self.block if self.block.made() else BlockFolder(_SHIPPED)
+        block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED)
         return replace(found, block=block.frame(), block_provenance=block.provenance())
 
     def _read(self, name: str, read: Any) -> Any:

@@ -24,7 +24,6 @@ from headcount.training.engine import BETAS
 
 _AHEAD = 64  # steps whose contexts are drawn together
 _STATE_SHARE = 0.5  # of the free memory that a stack may take
-_CPU_BYTES = 2**31
 
 
 def group(spec: BlockSpec) -> Hashable:
@@ -39,11 +38,16 @@ def _pace(spec: BlockSpec) -> tuple[int, ...]:
 
 
 def capacity(spec: BlockSpec, device: str) -> int:
-    """How many runs like this one a stack can hold: weights in six copies, activations of each example and head."""
+    """How many runs like this one a stack can hold: weights in six copies, activations of each example and head.
+
+    On the CPU stacks gain nothing, and a run alone ends bit for bit the same whatever else is asked for.
+    """
+    if device == "cpu":
+        return 1
     weights = 2 * spec.d_model * (spec.budget + (2 if spec.two_values else 1) * spec.d_model)
     activations = spec.batch * (spec.heads + 2) * spec.d_model
-    memory = torch.cuda.mem_get_info()[0] * _STATE_SHARE if device == "cuda" else _CPU_BYTES
-    return max(1, int(memory // (24 * weights + (12 if device == "cuda" else 24) * activations)))
+    memory = torch.cuda.mem_get_info()[0] * _STATE_SHARE
+    return max(1, int(memory // (24 * weights + 12 * activations)))
 
 
 def choose_ops(device: str) -> ModuleType:

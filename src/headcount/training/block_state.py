@@ -86,7 +86,7 @@ class StackState:
             with safe_open(existing_file(path), framework="pt") as file:
                 return [BlockSpec.from_json(text) for text in json.loads((file.metadata() or {})["specs"])]
         except (SafetensorError, KeyError, ValueError) as error:
-            raise InputError(f"{path}: is no state of block runs ({error}); begin the runs anew") from None
+            raise InputError(f"{path}: is no state of block runs ({error}); remove it to begin them anew") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> StackState:
@@ -105,4 +105,4 @@ class StackState:
                 }
             return cls(specs=cls.runs_in(path), **parts)
         except (SafetensorError, KeyError, ValueError) as error:
-            raise InputError(f"{path}: is no state of block runs ({error}); begin the runs anew") from None
+            raise InputError(f"{path}: is no state of block runs ({error}); remove it to begin them anew") from None

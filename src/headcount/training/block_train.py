@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 import torch
@@ -25,6 +26,7 @@ from headcount.training.result import versions
 
 OnCheck = Callable[[StackState], None]
 OnResults = Callable[[list[BlockResult]], None]
+Begin = Callable[[], StackState]  # a stack that takes memory only when its turn comes
 _GIVE_EVERY, _SAY_EVERY = 20.0, 10.0  # seconds
 _GIVE_SHARE = 0.02  # of the time, at most, goes into giving states
 
@@ -54,19 +56,26 @@ def train_blocks(
     for spec in distinct:
         _require_table(spec, table, null_row)
     deadline = time.monotonic() + time_limit if time_limit is not None else float("inf")
+    failed = threading.Event()  # somewhere: the other stacks stop too
     with _interrupts() as interrupted:
 
         def stop() -> bool:
-            return interrupted() or time.monotonic() > deadline
+            return failed.is_set() or interrupted() or time.monotonic() > deadline
 
-        def trained(state: StackState) -> list[BlockResult]:
+        def trained(begin: Begin) -> list[BlockResult]:
+            if stop():
+                return []
+            state = begin()
             rows = torch.cat([table[: state.specs[0].items].float(), null_row.float()[None]])
-            return [] if stop() else _trained(state, rows, chosen, stop, progress, on_check)
+            return _trained(state, rows, chosen, stop, progress, on_check)
 
-        for found in _side_by_side(trained, _states(distinct, list(resume or ()), chosen), chosen):
-            results |= {result.spec: result for result in found}
-            if on_results and found:
-                on_results(found)
+        with closing(_side_by_side(trained, _begins(distinct, list(resume or ()), chosen), chosen, failed)) as ended:
+            for found in ended:
+                results |= {result.spec: result for result in found}
+                if on_results and found:
+                    on_results(found)
+                if progress and found:
+                    notice(f"{len(results)} of {len(distinct)} runs are finished")
     if progress and len(results) < len(distinct):
         notice(f"stopped: {len(results)} of {len(distinct)} runs are finished")
     return [results[spec] for spec in specs if spec in results]
@@ -84,21 +93,25 @@ def choose_device(device: str) -> str:
 
 
 def _side_by_side(
-    work: Callable[[StackState], list[BlockResult]], states: Iterator[StackState], device: str
-) -> Iterator[list[BlockResult]]:
+    work: Callable[[Begin], list[BlockResult]], begins: Iterator[Begin], device: str, failed: threading.Event
+) -> Generator[list[BlockResult], None, None]:
     """What each stack gives, as it ends: one after the other on a GPU; on the CPU one a core, each on one thread.
 
     Threads that share a step wait for one another wherever something else uses the cores.
     """
     if device == "cuda":
-        yield from map(work, states)
+        yield from map(work, begins)
         return
     before = torch.get_num_threads()
     pool = ThreadPoolExecutor(cores(), initializer=partial(torch.set_num_threads, 1))
     try:
-        with pool:
-            yield from (ended.result() for ended in as_completed([pool.submit(work, state) for state in states]))
+        for ended in as_completed([pool.submit(work, begin) for begin in begins]):
+            yield ended.result()
+    except BaseException:
+        failed.set()
+        raise
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)
 
 
@@ -169,7 +182,7 @@ class _Voyage:
             self._said = time.monotonic()
             found = sorted(state.history[-1][1])
             notice(
-                f"{self._stack.ops.name} on {self._stack.device}: {len(found)} runs of {self._stack.heads} heads, step "
+                f"{self._stack.ops.name} on {self._stack.device}: h = {self._stack.heads}, {len(found)} stacked, step "
                 f"{state.taken:,} of {self._stack.spec.steps:,}, {rate:,.0f} run-steps/s, validation accuracy "
                 f"{found[0]:.3f} … {found[-1]:.3f}"
             )
@@ -201,12 +214,13 @@ class _Voyage:
         ]
 
 
-def _states(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[StackState]:
+def _begins(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[Begin]:
     """The stacks left to do: those given back, then the rest by group, split where they would not fit."""
     under_way = [spec for state in resume for spec in state.specs]
     if len(set(under_way)) < len(under_way) or not set(under_way) <= set(specs):
         raise InputError("the given states hold runs twice or runs that were not asked for; give each run's own")
-    yield from resume
+    for state in resume:
+        yield partial(_given, state)
     groups: dict[Hashable, list[BlockSpec]] = defaultdict(list)
     for spec in specs:
         if spec not in under_way:
@@ -216,7 +230,12 @@ def _states(specs: list[BlockSpec], resume: list[StackState], device: str) -> It
         size = min(capacity(spec, device) for spec in runs)
         pieces = -(-len(runs) // size)
         for piece in range(pieces):
-            yield StackState.initial(runs[piece * len(runs) // pieces : (piece + 1) * len(runs) // pieces])
+            part = runs[piece * len(runs) // pieces : (piece + 1) * len(runs) // pieces]
+            yield partial(StackState.initial, part)
+
+
+def _given(state: StackState) -> StackState:
+    return state
 
 
 def _require_table(spec: BlockSpec, table: Tensor, null_row: Tensor) -> None:

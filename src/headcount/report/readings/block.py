@@ -19,7 +19,7 @@ COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
 NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
 COMPRESSED = 8  # m/d_model of the paper's experiment
 RANDOM = "gaussian"  # the table that is not of tokens
-_KEY = ["table", "items", "length", "d_model", "control", "scale"]
+_KEY = ["table", "table_hash", "items", "length", "d_model", "control", "scale"]
 _PROTOCOL = ["steps", "batch", "learning_rate"]
 
 
@@ -157,14 +157,14 @@ class Setting:
 
     def ahead(self, budget: int) -> bool:
         """Whether the best of several heads is clearly ahead of one: the 95 % intervals are apart, or each of its seeds
-        beats each of one head's, and by much where there is but one seed."""
+        beats each of one head's, and by much where there are fewer than four."""
         one, best = self.one(budget), self.best(budget)
         if one is None or best is None:
             return False
         gap = min(best.seeds.values()) - max(one.seeds.values())
-        if one.high is None or best.low is None:
-            return gap >= NEAR
-        return gap > 0 or best.low > one.high
+        few = min(len(one.seeds), len(best.seeds)) < 4
+        apart = one.high is not None and best.low is not None and best.low > one.high
+        return apart or gap >= NEAR or (gap > 0 and not few)
 
     @property
     def gaps(self) -> dict[int, float]:
@@ -181,15 +181,16 @@ def settings(evidence: Evidence) -> list[Setting]:
     """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, the controls,
     and both with scaled rows.
 
-    Where a setting was run with several step limits, batches or learning rates, those of most of its runs count.
+    Where a setting was run with several step limits, batches or learning rates, those of most of its runs count, and
+    of equals the longest.
     """
     if evidence.block.empty:
         return []
     keys = list(rows(evidence.block, *_KEY))
     found = []
-    for table, items, length, d_model, control, scale in dict.fromkeys(keys):
-        here = [key == (table, items, length, d_model, control, scale) for key in keys]
-        runs = _one_protocol(evidence.block.loc[here])
+    for place in dict.fromkeys(keys):
+        table, _, items, length, d_model, control, scale = place
+        runs = _one_protocol(evidence.block.loc[[key == place for key in keys]])
         found.append(Setting(table, items, length, d_model, control, scale, runs))
     return sorted(found, key=_order)
 
@@ -223,7 +224,8 @@ def partial_solution(panel: Setting) -> Cell | None:
 
 
 def _one_protocol(runs: pd.DataFrame) -> pd.DataFrame:
-    most = runs.groupby(_PROTOCOL).size().idxmax()
+    counts = runs.groupby(_PROTOCOL).size()
+    most = max(counts.index, key=lambda key: (counts[key], key))
     return runs.loc[[key == most for key in rows(runs, *_PROTOCOL)]]
 
 
