@@ -145,7 +145,9 @@ def test_bars_end_where_accuracies_end():
     drawn = _rows(charts.fig7(evidence(SMOLLM2)).to_dict()).query("kind == 'mean'")
     assert drawn["low"].min() == 0
     assert drawn["high"].max() == 1
-    assert set(tables.fig7(evidence(SMOLLM2)).query("h == 1 and D_K == 512")["95 % interval"]) == {"0.0000 … 1.0000"}
+    assert set(tables.fig7(evidence(SMOLLM2)).query("h == 1 and D_K == 512")["95 % interval"]) == {
+        "0.0000\u00a0…\u00a01.0000"
+    }
 
 
 def test_the_controls_are_drawn_beside_plain_heads():

@@ -151,7 +151,7 @@ def _block_line(setting: Setting, cell: Cell) -> dict[str, object]:
         "h": cell.heads,
         "D_K": cell.budget,
         "test accuracy": f"{cell.mean:.4f}",
-        "95 % interval": MISSING if ends is None else f"{ends[0]:.4f} … {ends[1]:.4f}",
+        "95 % interval": MISSING if ends is None else f"{ends[0]:.4f}\u00a0…\u00a0{ends[1]:.4f}",
         "runs": len(cell.seeds),
         "collapsed": cell.collapsed,
     }

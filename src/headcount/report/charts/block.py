@@ -61,11 +61,11 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
         .mark_text(align="left", dx=13, fontSize=10)
         .encode(y=y, text="collapsed:N"),
     ]
-    width = 440 if len(found) == 1 else 340
+    width = {1: 440, 2: 340}.get(len(found), 230)
     chart = alt.layer(*layers, data=frame).properties(width=width, height=230)
     facet = chart.facet(
         row=alt.Row("row:N", sort=list(_ROWS), title=None),
-        column=alt.Column("panel:N", sort=[panel.title for panel in found], title=None),
+        column=alt.Column("panel:N", sort=[_short(panel) for panel in found], title=None),
         spacing=14,
     ).resolve_axis(x="independent", y="independent")
     return finish(facet, frame, "A whole transformer block on frozen token embeddings", _subtitle(found))
@@ -131,7 +131,7 @@ def _short(panel: Setting) -> str:
 def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
     counts = sorted({heads for heads, _ in panel.cells})
     for row, setting in zip(_ROWS, (panel, panel.barred_at_test), strict=True):
-        place = {"panel": panel.title, "row": row, "items": panel.items, "d_model": panel.d_model}
+        place = {"panel": _short(panel), "row": row, "items": panel.items, "d_model": panel.d_model}
         for (heads, budget), cell in setting.cells.items():
             at = budget * 2 ** (_DODGE * (counts.index(heads) - (len(counts) - 1) / 2))
             for step, line in enumerate(_cell_lines(cell)):
@@ -181,7 +181,8 @@ def _subtitle(found: list[Setting]) -> str:
     runs = listed([f"{panel.name} {_seeds(panel)} of {panel.steps:,} steps" for panel in found])
     lines = [
         f"filled: means, bars: 95 % intervals; small circles: runs ({runs}), with the number near 0",
-        "lower row: the same runs where neither s = π(q) nor the query q may be the answer",
+        "lower row: the same runs where neither s = π(q) nor the query q may be the answer; in brackets "
+        f"d_model, with m = {listed(list(dict.fromkeys(f'{panel.items:,}' for panel in found)))} items",
     ]
     if any(panel.compressed for panel in found):
         lines.append(
