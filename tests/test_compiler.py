@@ -18,8 +18,8 @@ from headcount.compiler import curvature
 from headcount.compiler.certificate import Certificate, graph_hash, table_hash
 from headcount.compiler.compile import compile
 from headcount.compiler.curvature import Direct, Iterative
-from headcount.compiler.descent import start
-from headcount.compiler.objective import Objective, Pressure, Weights
+from headcount.compiler.descent import Schedule, descend, start
+from headcount.compiler.objective import Objective, Pressure, Reading, Weights
 from headcount.compiler.prepared import Prepared
 from headcount.compiler.splits import first_budget, head_counts, widths_of
 from headcount.errors import InputError, NoSolution
@@ -134,7 +134,9 @@ def test_a_seed_decides_the_weights() -> None:
 
 
 def test_a_budget_too_small_says_how_far_it_got() -> None:
-    with pytest.raises(NoSolution, match=r"closest, D_K = 1 in 1 heads?, had \d+ of 1024 pairs wrong"):
+    with pytest.raises(
+        NoSolution, match=r"closest, D_K = 1 in 1 heads?, had \d+ violations in 1024 pairs and a gap of -"
+    ):
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=1)
 
 
@@ -265,17 +267,51 @@ def test_the_direct_model_solves_the_least_squares_problem() -> None:
     torch.testing.assert_close(found.flatten(), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_tiles_do_not_change_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pressed", [False, True])
+def test_tiles_do_not_change_a_reading(pressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Prepared.of(random_graph(30, 50), gaussian_embeddings(30, 5), 1.0, torch.device("cpu"))
-    weights, pressure = start(problem, (3, 2), 3, seed=0), Pressure(torch.ones(3, 50))
-    whole = Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((3,), 0.1))
+    weights = start(problem, (3, 2), 3, seed=0)
+
+    def read() -> tuple[Reading, Pressure]:
+        others = torch.rand(3, 30, 30, generator=torch.Generator().manual_seed(0)) + 1 if pressed else None
+        pressure = Pressure(torch.ones(3, 50), others, factor=1.1 if pressed else 1.0)
+        return Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((3,), 0.1)), pressure
+
+    (whole, pressure), plain = read(), Objective(problem).read(weights, 0.5, 0.1, read()[1])
     monkeypatch.setattr("headcount.compiler.objective._TILE", {"cpu": 100})
     monkeypatch.setattr("headcount.compiler.objective._ROWS", 7)
-    parts = Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((3,), 0.1))
+    parts, again = read()
     assert torch.equal(whole.wrong, parts.wrong)
     torch.testing.assert_close(whole.gap, parts.gap)
     torch.testing.assert_close(whole.loss, parts.loss)
+    torch.testing.assert_close(whole.loss, plain.loss)
     torch.testing.assert_close(whole.step, parts.step, rtol=1e-3, atol=1e-4)
+    if pressure.others is None or again.others is None:
+        return
+    before = pressure.others.clone()
+    pressure.press(whole)
+    again.press(parts)
+    assert torch.equal(pressure.others, again.others)
+    assert torch.equal(pressure.edges, again.edges)
+    scores = ((problem.points @ weights.queries) @ (problem.points @ weights.keys).mT).amax(1)
+    above = scores > 1
+    above[:, problem.sources, problem.targets] = False
+    torch.testing.assert_close(pressure.others, torch.where(above, 1.1 * before, before))  # once, in however many heads
+
+
+def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(self: Pressure, found: Reading) -> None:
+        real(self, found)
+        seen.append((float(self.edges.max()), 1.0 if self.others is None else float(self.others.max())))
+
+    seen: list[tuple[float, float]] = []
+    real = Pressure.press
+    monkeypatch.setattr(Pressure, "press", press)
+    problem = Prepared.of(permutation_graph(32), gaussian_embeddings(32, 8), 1.0, torch.device("cpu"))
+    descend(problem, (1,), 1, 0, Schedule(steps=20))
+    assert seen[:10] == [(1.0, 1.0)] * 10
+    assert all(edge > 1 for edge, _ in seen[10:])
+    assert seen[-1][0] <= 1.1 ** (len(seen) - 10) * 1.001
 
 
 def test_columns_beyond_a_width_stay_zero() -> None:

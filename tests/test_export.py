@@ -266,11 +266,24 @@ def test_the_command_needs_no_problem_for_softmax(problem_files, command, tmp_pa
     assert "not needed" in err
 
 
+def test_compiled_weights_are_exported_with_their_problem(problem_files, command):
+    """The margin among their notes is not enough: what float32 loses of it depends on the table."""
+    code, _, err = command("compile", "graph.csv", "table.npy", "--budget", "16", "--out", "compiled.safetensors")
+    assert code == 0, err
+    code, _, err = command("export", "compiled.safetensors", "--to", "torch")
+    assert code == 2
+    assert "add the two files: headcount export compiled.safetensors GRAPH TABLE" in err
+    code, out, _ = command("export", "compiled.safetensors", "graph.csv", "table.npy", "--to", "torch", "--json")
+    assert code == 0
+    assert json.loads(out)["temperature"] > 0
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("none.safetensors",), "no such file"),
-        (("weights.safetensors",), "need more: headcount export WEIGHTS GRAPH TABLE"),
+        (("weights.safetensors",), "add the two files: headcount export weights.safetensors GRAPH TABLE"),
+        (("weights.safetensors", "graph.csv"), "weights need the graph and the table"),
         (("weights.safetensors", "graph.csv", "narrow.npy"), "the table is 3 wide"),
         (("weights.safetensors", "empty.csv", "table.npy"), "wrongly"),
         (("weights.safetensors", "graph.csv", "table.npy", "--context-length", "0"), "is empty"),

@@ -125,6 +125,16 @@ def test_the_command_goes_on_from_its_file(command, scripted, tmp_path):
     assert "times the trained D_K*" in out
 
 
+def test_rows_of_a_shorter_search_are_told(command, scripted, tmp_path):
+    rows = measured_frontier().query("items <= 128 and degree == 1 and seed == 0")
+    write_frontier(rows.assign(time_limit=[3.0, *[30.0] * (len(rows) - 1)]), tmp_path / "table.csv")
+    points = ",".join(f"{m}x{d}" for m, d in rows[["items", "d_model"]].itertuples(index=False))
+    words = ("frontier", "--points", points, "--out", "table.csv", "--json", "--time-limit")
+    assert "1 of them had less than 30 s; to search these again choose another --out" in command(*words, 30)[2]
+    assert "less than" not in command(*words, 3)[2]
+    assert scripted == []
+
+
 def test_ctrl_c_keeps_the_rows_that_are_finished(command, known, monkeypatch, tmp_path):
     real = module.compile
 

@@ -28,6 +28,7 @@ def compile(
     variant: Annotated[str, typer.Option(help="How heads are joined: max or softmax.")] = "max",
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
     seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda; softmax runs on the CPU.")] = "auto",
     key: TableKey = None,
     json: Json = False,
 ) -> None:
@@ -53,13 +54,12 @@ def compile(
     from headcount.compiler.compile_rounded import bit_account
 
     read, rows = read_problem(graph, table, key)
+    _check_output(out)
     if out is None and not json:
         notice("the weights are not written; give --out FILE.safetensors to keep them")
-    if variant not in ("max", "softmax"):
-        raise InputError(f"--variant {variant} is unknown; use max or softmax")
     with progress_line() as report:
         found = run(
-            *(read, rows, budget, heads, margin, time_limit, seed),
+            *(read, rows, budget, heads, margin, time_limit, seed, device),
             progress=report,
             bits=bits,
             variant=variant,
@@ -69,6 +69,14 @@ def compile(
         _with_certificate(found).save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
     emit(_result(found, out, json) | account, json, _title(found))
+
+
+def _check_output(out: Path | None) -> None:
+    """Refuse what cannot be written before the work."""
+    if out is not None and out.suffix.lower() != ".safetensors":
+        raise InputError(f"--out {out}: weights are written as .safetensors; give the file that suffix")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"{out}: its folder does not exist; make it or choose another path")
 
 
 def _with_certificate(found: Compiled) -> Any:
@@ -84,11 +92,12 @@ def _title(found: Compiled) -> str:
 
 def _result(found: Compiled, out: Path | None, whole: bool) -> dict[str, Any]:
     certificate = found.certificate
+    widths = found.weights.widths
     attempts = [asdict(attempt) for attempt in found.frontier]
     return {
         "budget": found.weights.budget,
         "heads": found.weights.heads,
-        "key_dim": found.weights.key_dim,
+        **({"key_dim": widths[0]} if len(set(widths)) == 1 else {"widths": list(widths)}),
         "margin": certificate.margin,
         "relative_margin": certificate.relative_margin,
         "threshold": certificate.threshold,

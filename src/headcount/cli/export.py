@@ -59,7 +59,10 @@ def export(
         if graph is not None:
             notice("graph and table are not needed: softmax weights are written as they are")
     elif graph is None or table is None:
-        raise InputError(f"{loaded.aggregation} weights need more: headcount export WEIGHTS GRAPH TABLE --out FILE")
+        raise InputError(
+            f"{weights}: {loaded.aggregation} weights need the graph and the table that they were made for, since the "
+            f"temperature rests on both; add the two files: headcount export {weights} GRAPH TABLE --out FILE"
+        )
     else:
         loaded, read, rows = read_all(weights, graph, table, key)
     attention = to_torch(loaded, read, rows, context_length=context_length)

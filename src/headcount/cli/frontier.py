@@ -134,8 +134,10 @@ def _fill(have: pd.DataFrame, asked: list[Search], time_limit: float, out: Path 
 
     rows: dict[Any, dict[str, Any]] = {tuple(row[name] for name in KEY): row for row in _records(have)}
     missing = [one for one in asked if rows.get(tuple(one), {}).get("budget") is None]
-    if known := len(asked) - len(missing):
-        notice(f"{known} of {len(asked)} rows are in {out}")
+    if known := [rows[tuple(one)] for one in asked if one not in missing]:
+        notice(f"{len(known)} of {len(asked)} rows are in {out}")
+        if hasty := sum(row["time_limit"] is not None and row["time_limit"] < time_limit for row in known):
+            notice(f"{hasty} of them had less than {time_limit:g} s; to search these again choose another --out")
     try:
         with progress_line() as report:
             for row in searched(missing, time_limit, _now_and_then(report)):

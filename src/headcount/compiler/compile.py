@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -51,7 +49,7 @@ def compile(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
     bits: int | None = None,
-    variant: Literal["max", "softmax"] = "max",
+    variant: str = "max",
     context_length: int | None = None,
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` rightly, with a certificate.
@@ -70,30 +68,40 @@ def compile(
     (6, True)
     """
     _check(budget, heads, margin, time_limit)
+    chosen = _device(device, variant)
+    if table.dtype in (torch.float16, torch.bfloat16):
+        table = table.float()  # exact
     require_possible(graph, table)
     if variant == "softmax" or context_length is not None:
         return _softmax(graph, table, budget, heads, margin, time_limit, seed, progress, bits, variant, context_length)
     if bits is not None:
-        return _rounded(graph, table, budget, heads, margin, time_limit, seed, device, progress, bits)
+        return _rounded(graph, table, budget, heads, margin, time_limit, seed, chosen, progress, bits)
     if graph.edges in (0, graph.items**2):
         return _constant(graph, table)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     report = progress or (lambda line: None)
-    workshop = Workshop(graph, table, torch.device(device), heads, margin or 0.0, deadline, seed, report)
-    stopped = ""
-    with _denormals_flushed():
-        try:
-            if budget is not None:
-                workshop.reach(budget, _rounds(time_limit))
-            else:
-                _search(workshop)
-        except KeyboardInterrupt:
-            stopped = " before the interruption"
-    if workshop.best is None:
-        raise NoSolution(_how_far(workshop, stopped or (" in time" if not workshop.in_time() else "")))
-    return Compiled(*workshop.best, workshop.frontier)
+    workshop = Workshop(graph, table, chosen, heads, margin or 0.0, deadline, seed, report)
+    _work(workshop, budget)
+    return _best_of(workshop)
+
+
+def _work(workshop: Workshop, budget: int | None) -> None:
+    """Fill the workshop; Ctrl-C ends it with what it has."""
+    try:
+        if budget is not None:
+            rounds = iter(range(_ROUNDS)) if math.isinf(workshop.deadline) else itertools.count()
+            workshop.reach(budget, rounds)
+        else:
+            _search(workshop)
+    except KeyboardInterrupt:
+        workshop.stopped = True
+
+
+def _best_of(workshop: Workshop) -> Compiled:
+    if workshop.best is not None:
+        return Compiled(*workshop.best, workshop.frontier)
+    when = " before the interruption" if workshop.stopped else "" if workshop.in_time() else " in time"
+    raise NoSolution(_how_far(workshop, when))
 
 
 def _rounded(
@@ -104,12 +112,15 @@ def _rounded(
     margin: float | None,
     time_limit: float | None,
     seed: int,
-    device: str,
+    device: torch.device,
     progress: Callable[[str], None] | None,
     bits: int,
 ) -> Compiled:
-    def compile_at(budget: int | None, seconds: float | None) -> Compiled:
-        return compile(graph, table, budget, heads, None, seconds, seed, device, progress)
+    def compile_at(budget: int | None, seconds: float) -> Compiled:
+        workshop = Workshop(graph, table, device, heads, 0.0, time.monotonic() + seconds, seed, report)
+        _work(workshop, budget)
+        search.stopped = workshop.stopped
+        return _best_of(workshop)
 
     check_bits(bits)
     if graph.edges in (0, graph.items**2):
@@ -156,6 +167,19 @@ def _check(budget: int | None, heads: int | None, margin: float | None, time_lim
         raise InputError(f"a time limit of {time_limit} s leaves no time; choose more than 0")
 
 
+def _device(device: str, variant: str) -> torch.device:
+    """`auto` is CUDA where torch sees it."""
+    if variant not in ("max", "softmax"):
+        raise InputError(f"variant {variant!r} is unknown; use max or softmax")
+    if device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"device {device!r} is unknown; use auto, cpu or cuda")
+    if variant == "softmax" and device == "cuda":
+        raise InputError("softmax weights are compiled on the CPU; use --device cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device; use --device cpu")
+    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
 def _constant(graph: Graph, table: Tensor) -> Compiled:
     weights = constant(graph, table)
     certificate = certify(weights, graph, table)
@@ -163,17 +187,14 @@ def _constant(graph: Graph, table: Tensor) -> Compiled:
     return Compiled(weights, certificate, [Attempt(1, (1,), True, 0, 1.0, 0, 0.0)])
 
 
-def _rounds(time_limit: float | None) -> Iterator[int]:
-    return iter(range(_ROUNDS)) if time_limit is None else itertools.count()
-
-
 def _search(workshop: Workshop) -> None:
     """Grow from a first budget until one is reached, then shrink, hastily at first and with patience at the end."""
     floor = workshop.heads or 1
     budget = first = max(floor, first_budget(workshop.graph.items, workshop.graph.edges, workshop.rank))
-    while workshop.in_time() and not workshop.reach(budget, iter([0])):
-        if budget >= _BEYOND * first and not workshop.reach(budget, iter([1])):
-            return
+    while workshop.in_time() and not workshop.reach(budget, iter([0]), both=budget > first and not workshop.sparse):
+        if budget >= _BEYOND * first:
+            workshop.reach(budget, iter([1]))
+            break
         budget = math.ceil(_GROWTH * budget)
     for number in range(_ROUNDS - 1):
         _shrink(workshop, floor, number)
@@ -194,25 +215,17 @@ def _how_far(workshop: Workshop, when: str) -> str:
     """One sentence about the closest attempt."""
     if not workshop.frontier:
         return f"no attempt was finished{when}; allow more time"
-    near = min(workshop.frontier, key=lambda attempt: (attempt.wrong, attempt.budget))
-    shape, plural = in_words(near.widths), "s" if len(workshop.frontier) > 1 else ""
-    if near.relative_margin is not None:
+    reached = {attempt.relative_margin: attempt for attempt in workshop.frontier if attempt.relative_margin is not None}
+    if reached:
+        widest = max(reached)
         return (
-            f"no weights with the margin asked for were found{when}; {shape} reached a relative margin of "
-            f"{near.relative_margin:.3g}; ask for less, or raise the budget"
+            f"no weights with the margin asked for were found{when}; {in_words(reached[widest].widths)} reached a "
+            f"relative margin of {widest:.3g}; ask for less, or raise the budget"
         )
+    near = min(workshop.frontier, key=lambda attempt: (attempt.wrong, attempt.budget))
+    plural, many = "s" if len(workshop.frontier) > 1 else "", "s" if near.wrong > 1 else ""
     return (
-        f"no exact weights were found{when} in {len(workshop.frontier)} attempt{plural}; the closest, {shape}, had "
-        f"{near.wrong} of {workshop.graph.items**2} pairs wrong; raise the budget or the time limit"
+        f"no exact weights were found{when} in {len(workshop.frontier)} attempt{plural}; the closest, "
+        f"{in_words(near.widths)}, had {near.wrong} violation{many} in {workshop.graph.items**2} pairs and a gap of "
+        f"{near.gap:.3g}; raise the budget or the time limit"
     )
-
-
-@contextmanager
-def _denormals_flushed() -> Iterator[None]:
-    """Vanishing violations must not slow the CPU down; afterwards the setting is as before."""
-    before = bool((torch.tensor([2.0**-126]) * 0.5 == 0).all())
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)

@@ -42,18 +42,18 @@ class RoundedSearch:
     margin: float
     deadline: float
     seed: int
-    compile_at: Callable[[int | None, float | None], Compiled]
+    compile_at: Callable[[int | None, float], Compiled]
     report: Callable[[str], None]
     frontier: list[Attempt] = field(default_factory=list)
     best: tuple[KeyQuery, Certificate] | None = None
+    stopped: bool = False  # by Ctrl-C
 
     def in_time(self) -> bool:
-        return time.monotonic() < self.deadline
+        return not self.stopped and time.monotonic() < self.deadline
 
     def reach(self, budget: int | None, share: float = 1.0) -> KeyQuery:
         """Compile at a budget (None: the smallest) and round; the weights before rounding."""
-        left = None if math.isinf(self.deadline) else max(0.01, share * (self.deadline - time.monotonic()))
-        found = self.compile_at(budget, left)
+        found = self.compile_at(budget, max(0.01, share * (self.deadline - time.monotonic())))
         self.frontier += found.frontier
         self._round(found.weights)
         return found.weights

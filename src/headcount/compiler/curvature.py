@@ -17,18 +17,19 @@ from headcount.shapes import Float, Int
 
 _DIRECT = {"cpu": 400, "cuda": 2000}  # parameters of a head up to which its block is factorised
 _OUTER = {"cpu": 2**22, "cuda": 2**27}  # entries of x xᵀ held at a time
-_SAMPLE = {"cpu": 2**18, "cuda": 2**20}  # active pairs of a head that stand for all in the iterative model
+_SAMPLE = {"cpu": 2**18, "cuda": 2**20}  # active non-edges of a head that stand for all in the iterative model
 _ROUNDS = 40  # of conjugate gradients
 _CLOSE = 0.05  # relative residual at which they stop
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The pairs of some rows with all columns, for c heads: P·r of each pair, and P where r is not 0."""
+    """The pairs of some rows with all columns, for c heads: P·r of each pair, P where r is not 0, the edges' places."""
 
     rows: slice
     slope: Float[Tensor, "c rows items"]
     active: Float[Tensor, "c rows items"]
+    edges: tuple[Int[Tensor, " few"], Int[Tensor, " few"]]
 
 
 def model_of(points: Tensor, queries: Tensor, keys: Tensor) -> Direct | Iterative:
@@ -106,7 +107,7 @@ class Direct(_Slopes):
 
 
 class Iterative(_Slopes):
-    """JᵀPJ applied to vectors, on active pairs alone (a sample of them where there are many)."""
+    """JᵀPJ applied to vectors, on active pairs alone (all edges, and a sample of the others where there are many)."""
 
     def __init__(self, points: Tensor, queries: Tensor, keys: Tensor) -> None:
         super().__init__(points, queries, keys)
@@ -119,9 +120,15 @@ class Iterative(_Slopes):
         for head, active in enumerate(tile.active):
             rows, columns = active.nonzero(as_tuple=True)
             weight = active[rows, columns]
-            if len(rows) > share:  # every n-th pair, its weight n times as large
-                every = -(-len(rows) // share)
-                rows, columns, weight = rows[::every], columns[::every].clone(), weight[::every] * every
+            if len(rows) > share:  # every n-th non-edge, its weight n times as large
+                edge = torch.zeros_like(active, dtype=torch.bool)
+                edge[tile.edges] = True
+                kept = edge[rows, columns]
+                others = (~kept).nonzero().flatten()
+                every = max(1, -(-len(others) // share))
+                weight[others] *= every
+                kept[others[::every]] = True
+                rows, columns, weight = rows[kept], columns[kept], weight[kept]
             self._found[head].append((rows + tile.rows.start, columns, weight))
 
     def heads(self) -> list[_Pairs]:

@@ -97,6 +97,7 @@ def descend(
         moved = weights.minus(here.step)
         better = objective.read(moved, *setting).loss < here.loss
         weights = moved.where(better, weights)
+        pressure.press(here)
         damping = torch.where(better, damping * _EASIER, damping * _HARDER).clamp_(1e-6, 1e3)
     assert best is not None
     return best

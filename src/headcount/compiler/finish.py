@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -13,6 +14,7 @@ from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate
 from headcount.compiler.objective import Objective, Pressure, Weights
 from headcount.compiler.prepared import Prepared
+from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
@@ -52,9 +54,15 @@ def unfold(problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: 
         query, key = (
             problem.fold @ part[0, head, :, :width].cpu().double() for part in (weights.queries, weights.keys)
         )
-        ratio = (key.norm() / query.norm()).sqrt() if query.any() and key.any() else torch.tensor(1.0)
+        ratio = (_norm(key) / _norm(query)).sqrt() if query.any() and key.any() else torch.tensor(1.0)
         heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
     return KeyQuery.from_heads(heads, threshold=problem.level)
+
+
+def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
+    """Without the squares of very large or small entries."""
+    largest = part.abs().max()
+    return largest * (part / largest).norm()
 
 
 def settle(
@@ -62,17 +70,18 @@ def settle(
 ) -> tuple[KeyQuery, Certificate] | None:
     """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
     for dtype in (torch.float32, torch.float64):
-        folded = unfold(problem, weights, widths, dtype)
-        first = verify(folded, graph, table)
-        if first.lowest_edge is None or first.highest_non_edge is None:
-            continue
-        middle = (first.lowest_edge.score + first.highest_non_edge.score) / 2
-        if middle == 0:
-            continue
-        centred = replace(folded, threshold=middle)
-        found = verify(centred, graph, table)
-        if found.exact:
-            return centred, Certificate.of(found, centred, graph, table)
+        with suppress(InputError):  # entries too large or too small for this dtype
+            folded = unfold(problem, weights, widths, dtype)
+            first = verify(folded, graph, table)
+            if first.lowest_edge is None or first.highest_non_edge is None:
+                continue
+            middle = (first.lowest_edge.score + first.highest_non_edge.score) / 2
+            if middle == 0:
+                continue
+            centred = replace(folded, threshold=middle)
+            found = verify(centred, graph, table)
+            if found.exact:
+                return centred, Certificate.of(found, centred, graph, table)
     return None
 
 

@@ -51,7 +51,8 @@ class Reading:
     """What one pass over all pairs says of each trial.
 
     `low`: the lowest edge, `high`: the highest non-edge, `wrong`: pairs on the wrong side of τ (a non-edge counts once
-    for each head that exceeds τ), `step`: where the model's minimum lies, if it was asked for.
+    for each head that exceeds τ), `step`: where the model's minimum lies, if it was asked for. `missed` and `above`:
+    the wrong edges, and the places of the wrong non-edges in [trials, items, items] where these are to be pressed.
     """
 
     loss: Float[Tensor, " trials"]
@@ -59,6 +60,8 @@ class Reading:
     high: Float[Tensor, " trials"]
     wrong: Int[Tensor, " trials"]
     step: Float[Tensor, "trials heads two rank key_dim"] | None
+    missed: Bool[Tensor, "trials edges"]
+    above: Int[Tensor, " places"]
 
     @property
     def gap(self) -> Float[Tensor, " trials"]:
@@ -72,20 +75,22 @@ class Pressure:
 
     edges: Float[Tensor, "trials edges"]
     others: Float[Tensor, "trials items items"] | None = None
-    factor: float = 1.0  # above 1: by how much a reading raises the weight of the pairs it finds wrong
+    factor: float = 1.0  # above 1: by how much `press` raises the weight of a pair
 
     def __getitem__(self, chosen: Int[Tensor, " some"]) -> Pressure:
         return Pressure(self.edges[chosen], None if self.others is None else self.others[chosen], self.factor)
 
-    def press_edges(self, missed: Bool[Tensor, "trials edges"]) -> None:
-        if self.factor > 1:
-            self.edges = torch.where(missed, (self.edges * self.factor).clamp_max_(_HEAVIEST), self.edges)
+    @property
+    def presses_others(self) -> bool:
+        return self.factor > 1 and self.others is not None
 
-    def press_others(self, above: Bool[Tensor, "c rows items"], trial: Int[Tensor, " c"], rows: slice) -> None:
-        if self.factor > 1 and self.others is not None:
-            which, row, column = above.nonzero(as_tuple=True)
-            place = trial[which], row + rows.start, column
-            self.others[place] = (self.others[place] * self.factor).clamp_max_(_HEAVIEST)
+    def press(self, found: Reading) -> None:
+        """Raise the weight of every pair that a reading found wrong, once however many heads have it wrong."""
+        if self.factor > 1:
+            self.edges = torch.where(found.missed, (self.edges * self.factor).clamp_max_(_HEAVIEST), self.edges)
+        if self.presses_others and self.others is not None:
+            flat = self.others.view(-1)
+            flat[found.above] = (flat[found.above] * self.factor).clamp_max_(_HEAVIEST)
 
 
 class Objective:
@@ -110,18 +115,17 @@ class Objective:
         pressure: Pressure,
         damping: Float[Tensor, " trials"] | None = None,
     ) -> Reading:
-        """One pass; with `damping` also each trial's Levenberg–Marquardt step, and wrong pairs are pressed."""
+        """One pass; with `damping` also each trial's Levenberg–Marquardt step."""
         trials, heads, rank, width = weights.queries.shape
         queries, keys = ((self.problem.points @ part).flatten(0, 1) for part in (weights.queries, weights.keys))
         scores = self._edge_scores(queries, keys).view(trials, heads, -1)
         best = scores.amax(1)
         missed = best <= self.problem.level
-        if damping is not None:
-            pressure.press_edges(missed)
         short = (self.problem.level + margin - scores).clamp_min_(0)
         cost, share = _shared(short.square(), temperature)
         pull = share.mul_(short > 0).mul_(pressure.edges.unsqueeze(1))
-        sums = _Sums((pressure.edges * cost).sum(1), missed.sum(1), torch.full_like(best[:, 0], -torch.inf))
+        above = [missed.new_empty(0, dtype=torch.long)]
+        sums = _Sums((pressure.edges * cost).sum(1), missed.sum(1), torch.full_like(best[:, 0], -torch.inf), above)
         step = None if damping is None else torch.empty(trials * heads, 2 * rank * width, device=queries.device)
         waiting: list[Iterative] = []
         for chosen, trial in self._chunks(trials, heads):
@@ -138,7 +142,7 @@ class Objective:
         if step is not None and damping is not None and waiting:
             step = solve_together(self.problem.points, waiting, damping.repeat_interleave(heads))
         step = None if step is None else step.view(trials, heads, 2, rank, width)
-        return Reading(sums.loss, best.amin(1), sums.high, sums.wrong, step)
+        return Reading(sums.loss, best.amin(1), sums.high, sums.wrong, step, missed, torch.cat(above))
 
     def _edge_scores(self, queries: Tensor, keys: Tensor) -> Float[Tensor, "all edges"]:
         """Each edge's score in each head of each trial."""
@@ -157,6 +161,7 @@ class Objective:
         self, part: _Part, margin: float, pressure: Pressure, sums: _Sums, model: Direct | Iterative | None
     ) -> None:
         """All pairs of some heads: count and sum the non-edges' violations, and tell the model of every pair."""
+        items = self.problem.items
         for rows, few in self.blocks:
             scores = part.queries[:, rows] @ part.keys.mT
             places = (slice(None), self.problem.sources[few] - rows.start, self.problem.targets[few])
@@ -165,8 +170,9 @@ class Objective:
             excess = scores.sub_(self.problem.level - margin).clamp_min_(0)
             above = excess > margin
             sums.wrong.index_add_(0, part.trial, above.flatten(1).sum(1))
-            if model is not None:
-                pressure.press_others(above, part.trial, rows)
+            if model is not None and pressure.presses_others:
+                which, row, column = above.nonzero(as_tuple=True)
+                sums.above.append((part.trial[which] * items + row + rows.start) * items + column)
             weight = None if pressure.others is None else pressure.others[part.trial, rows]
             slope = excess if weight is None else excess * weight
             sums.loss.index_add_(0, part.trial, (excess * slope).flatten(1).sum(1))
@@ -175,7 +181,7 @@ class Objective:
                 active = active if weight is None else active.mul_(weight)
                 active[places] = part.pull[:, few]
                 slope[places] = -part.pull[:, few] * part.short[:, few]
-                model.add(Tile(rows, slope, active))
+                model.add(Tile(rows, slope, active, places[1:]))
 
 
 @dataclass(frozen=True)
@@ -196,6 +202,7 @@ class _Sums:
     loss: Float[Tensor, " trials"]
     wrong: Int[Tensor, " trials"]
     high: Float[Tensor, " trials"]
+    above: list[Int[Tensor, " places"]]
 
 
 def _shared(

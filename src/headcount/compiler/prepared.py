@@ -18,7 +18,7 @@ from headcount.errors import InputError, NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
-_RANK = 1e-6  # directions whose singular value is smaller than this share of the largest are left out
+_RANK = 1e-6  # a direction is left out below this share of the largest singular value, unless the dtype is finer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Prepared:
     @classmethod
     def of(cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device) -> Prepared:
         left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
-        rank = max(1, int((values > _RANK * values[0]).sum()))
+        cut = min(_RANK, max(table.shape) * torch.finfo(table.dtype).eps)
+        rank = max(1, int((values > cut * values[0]).sum()))
         scale = math.sqrt(len(table) / rank)  # rows of mean squared norm 1
         fold = right[:rank].T / values[:rank] * scale if values[0] > 0 else torch.zeros(table.shape[1], rank).double()
         sources, targets = (torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets))
