@@ -303,7 +303,7 @@ def test_what_fails_in_one_stack_ends_the_others():
     with patch("headcount.training.block_train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
         train(specs, on_check=full)
     with pytest.raises(OSError, match="disk full"):
-        train([*specs, small(steps=5)], on_results=refuse)
+        train([small(steps=5), *specs], on_results=refuse)
     assert time.monotonic() - began < 60  # six runs of 100,000 steps take minutes
 
 
