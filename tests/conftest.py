@@ -14,7 +14,9 @@ import tests.typechecker  # noqa: F401  (the hook looks it up by name)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: its kernels then run on the CPU
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
-    import headcount.training.triton_checks  # noqa: F401  (before the hook: triton reads the kernels' source itself)
+    # Before the hook: triton reads the kernels' source itself.
+    import headcount.training.block_kernels
+    import headcount.training.triton_checks  # noqa: F401
 
 install_import_hook("headcount", "tests.typechecker.checked")
 
