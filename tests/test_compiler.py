@@ -199,6 +199,7 @@ def test_a_certificate_names_its_problem_and_is_not_given_for_errors() -> None:
     certificate = compile(graph, table, budget=6).certificate
     assert certificate.graph_hash == graph_hash(graph) != graph_hash(permutation_graph(6, seed=3))
     assert certificate.table_hash == table_hash(table.double()) != table_hash(2 * table)
+    assert (certificate.pairs, certificate.tiles) == (36, 1)
     wrong = KeyQuery(torch.zeros(1, 6, 1), torch.zeros(1, 6, 1), 1.0)
     with pytest.raises(ValueError, match="certified"):
         Certificate.of(verify(wrong, graph, table), wrong, graph, table)

@@ -97,7 +97,7 @@ def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision:
     weights, table, exponent = tamed(weights, table)
     judge = Judge.of(weights, table)
     dtype = _choose_dtype(precision, graph.items**2 * weights.budget, judge.bound)
-    size = _TILE if table.device.type == "cpu" else 4 * _TILE
+    size = _tile_size(table.device)
     edges = _EdgesByTile.of(graph, size, table.device)
     edge_scores = torch.empty(graph.edges, dtype=dtype, device=table.device)
     floor, _ = cuts(weights.threshold, judge.bound.of(dtype), dtype)
@@ -129,6 +129,19 @@ def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision:
         score_error=untamed(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
     )
+
+
+def tile_count(items: int, device: torch.device) -> int:
+    """How many tiles the pass over all pairs has.
+
+    >>> tile_count(1, torch.device("cpu")), tile_count(_TILE + 1, torch.device("cpu"))
+    (1, 4)
+    """
+    return (-(-items // _tile_size(device))) ** 2
+
+
+def _tile_size(device: torch.device) -> int:
+    return _TILE if device.type == "cpu" else 4 * _TILE
 
 
 @dataclass(frozen=True)

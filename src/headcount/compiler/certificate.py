@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery
-from headcount.attention.verification import verify
+from headcount.attention.verification import tile_count, verify
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 from headcount.theory.softmax import SoftmaxCertificate
@@ -34,6 +34,7 @@ class Certificate:
     lowest_edge: Extreme | None
     highest_non_edge: Extreme | None
     pairs: int
+    tiles: int | None  # in which the pairs were visited; None for softmax
     dtype: str
     checked_in: str
     score_error: float
@@ -54,6 +55,7 @@ class Certificate:
             lowest_edge=found.lowest_edge,
             highest_non_edge=found.highest_non_edge,
             pairs=found.pairs,
+            tiles=tile_count(graph.items, table.device),
             dtype=str(weights.queries.dtype).removeprefix("torch."),
             checked_in=found.checked_in,
             score_error=found.score_error,
@@ -75,6 +77,7 @@ class Certificate:
             lowest_edge=found.lowest_edge,
             highest_non_edge=found.highest_non_edge,
             pairs=graph.items**2,
+            tiles=None,
             dtype=str(weights.queries.dtype).removeprefix("torch."),
             checked_in="float64",
             score_error=0.0,
