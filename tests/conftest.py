@@ -12,11 +12,13 @@ from jaxtyping import install_import_hook
 import tests.typechecker  # noqa: F401  (the hook looks it up by name)
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: its kernels then run on the CPU
+    os.environ["TRITON_INTERPRET"] = (
+        "1"  # before anything imports triton: its kernels then run on the CPU
+    )
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     # Before the hook: triton reads the kernels' source itself.
-    import headcount.training.block_kernels
-    import headcount.training.triton_checks  # noqa: F401
+    import headcount.block.kernels
+    import headcount.training.engines.triton.checks  # noqa: F401
 
 install_import_hook("headcount", "tests.typechecker.checked")
 
@@ -60,7 +62,7 @@ def path(tmp_path) -> Path:
 @pytest.fixture
 def filled(path) -> Path:
     """A store of 40 runs."""
-    from headcount.experiments.store import Store
+    from headcount.store.store import Store
     from tests.store_writers import result_of
 
     with Store(path) as store:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from headcount.experiments.block_folder import BLOCK_COLUMNS
+from headcount.sweeps.block_folder import BLOCK_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,19 @@ class Block:
         for (heads, budget), scores in self.accuracies.items():
             for seed, test in enumerate(scores):
                 wrong = 1 - test
-                kinds = {"null": wrong} if test == 0 else {"s": self.to_s * wrong, "context": (1 - self.to_s) * wrong}
-                answers = dict.fromkeys(("s", "q", "context", "null", "other"), 0.0) | {"correct": test} | kinds
-                course = [[share * self.steps // 4, test * (0.6 + 0.1 * share)] for share in (1, 2, 3, 4)]
+                kinds = (
+                    {"null": wrong}
+                    if test == 0
+                    else {"s": self.to_s * wrong, "context": (1 - self.to_s) * wrong}
+                )
+                answers = (
+                    dict.fromkeys(("s", "q", "context", "null", "other"), 0.0)
+                    | {"correct": test}
+                    | kinds
+                )
+                course = [
+                    [share * self.steps // 4, test * (0.6 + 0.1 * share)] for share in (1, 2, 3, 4)
+                ]
                 named = ("table", "items", "d_model", "control", "scale", "steps")
                 shares = {f"answer_{kind}": share for kind, share in answers.items()}
                 yield (
@@ -69,7 +79,9 @@ class Block:
 
 def block_runs(parts: Iterable[Block]) -> pd.DataFrame:
     """The frame of `Evidence.block`."""
-    return pd.DataFrame([row for part in parts for row in part.rows()], columns=pd.Index(BLOCK_COLUMNS))
+    return pd.DataFrame(
+        [row for part in parts for row in part.rows()], columns=pd.Index(BLOCK_COLUMNS)
+    )
 
 
 BUDGETS = (64, 128, 256, 512)
@@ -84,7 +96,9 @@ def seeds_around(mean: float, count: int = 7, collapsed: int = 0) -> tuple[float
     return tuple(0.0 if seed >= count - collapsed else score for seed, score in enumerate(spread))
 
 
-def block_like_the_papers(count: int = 7, less: float = 0.0) -> dict[tuple[int, int], tuple[float, ...]]:
+def block_like_the_papers(
+    count: int = 7, less: float = 0.0
+) -> dict[tuple[int, int], tuple[float, ...]]:
     """One head bimodal from D_K = 256 on and never near 1, several heads near 1 at 512, 8 too many at 64."""
     one = {
         (1, budget): seeds_around(mean - less, count, min(COLLAPSES.get(budget, 0), count - 1))
@@ -103,7 +117,11 @@ SMOLLM2 = Block(block_like_the_papers(3, 0.02), table="smollm2-135m-top6144", d_
 BLOCK = (
     MPNET,
     SMOLLM2,
-    Block({(1, 128): seeds_around(0.93, 3), (1, 512): seeds_around(0.99, 3)}, control="barred", to_s=0.0),
+    Block(
+        {(1, 128): seeds_around(0.93, 3), (1, 512): seeds_around(0.99, 3)},
+        control="barred",
+        to_s=0.0,
+    ),
     Block({(1, 128): seeds_around(0.92, 3), (1, 512): seeds_around(0.99, 3)}, control="two-values"),
     Block({(1, 512): seeds_around(0.81, 3, 2)}, scale=1.35),
     Block({(1, 512): (0.0, 0.0, 0.0)}, scale=1.66),

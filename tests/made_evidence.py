@@ -11,7 +11,7 @@ from math import log2
 
 import pandas as pd
 
-from headcount.experiments.evidence import Evidence
+from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET, FEATURES
 from tests.made_block import BLOCK, SMALL, Block, block_runs
 
@@ -44,28 +44,44 @@ class Point:
     @property
     def best(self) -> tuple[int, int] | None:
         """The smallest budget and its head count."""
-        return min(((need, heads) for heads, need in self.needs.items() if need is not None), default=None)
+        return min(
+            ((need, heads) for heads, need in self.needs.items() if need is not None), default=None
+        )
 
     def curve(self) -> Iterable[dict[str, object]]:
         centre = self.best[0] if self.best else 64
         for heads, need in self.needs.items():
             reach = need or 2 * centre
-            budgets = sorted({max(1, round(share * reach / heads)) * heads for share in SHARES} | {need or heads})
+            budgets = sorted(
+                {max(1, round(share * reach / heads)) * heads for share in SHARES} | {need or heads}
+            )
             for budget in budgets:
                 mean = FAILING if need is None else PASSING * min(1.0, budget / need) ** self.power
                 ends = {"mean": mean, "low": mean - 0.002, "high": mean + 0.002}
-                yield self.key | {"heads": heads, "budget": budget} | ends | {"runs": self.runs, "diverged": 0}
+                yield (
+                    self.key
+                    | {"heads": heads, "budget": budget}
+                    | ends
+                    | {"runs": self.runs, "diverged": 0}
+                )
 
     def threshold(self) -> dict[str, object]:
         budget, heads = self.best or (None, None)
         three = {"central": budget, "optimistic": budget, "conservative": budget}
         split = {"heads": heads, "key_dim": budget and budget // heads, "mean": budget and PASSING}
-        return self.key | three | split | {"heads_low": heads, "heads_high": heads, "runs": self.runs}
+        return (
+            self.key | three | split | {"heads_low": heads, "heads_high": heads, "runs": self.runs}
+        )
 
     def by_heads(self) -> Iterable[dict[str, object]]:
         for heads, need in self.needs.items():
             three = {"central": need, "optimistic": need, "conservative": need}
-            yield self.key | {"heads": heads} | three | {"key_dim": need and need // heads, "mean": need and PASSING}
+            yield (
+                self.key
+                | {"heads": heads}
+                | three
+                | {"key_dim": need and need // heads, "mean": need and PASSING}
+            )
 
 
 @dataclass(frozen=True)
@@ -87,8 +103,18 @@ class World:
         return self.map(grid, lambda point: None)
 
     def evidence(self) -> Evidence:
-        curves = [row for point in self.points for row in point.curve()] + list(self._value_curves())
-        whole = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
+        curves = [row for point in self.points for row in point.curve()] + list(
+            self._value_curves()
+        )
+        whole = [
+            "central",
+            "optimistic",
+            "conservative",
+            "heads",
+            "key_dim",
+            "heads_low",
+            "heads_high",
+        ]
         by_heads = pd.DataFrame([row for point in self.points for row in point.by_heads()])
         table = pd.DataFrame([point.threshold() for point in self.points])
         names = ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"]
@@ -99,14 +125,28 @@ class World:
 
     def _value_curves(self) -> Iterable[dict[str, object]]:
         for d_model, by_heads in self.errors.items():
-            key = {"grid": "value", "variant": "value", "degree": 1, "items": 64, "d_model": d_model}
+            key = {
+                "grid": "value",
+                "variant": "value",
+                "degree": 1,
+                "items": 64,
+                "d_model": d_model,
+            }
             for heads, errors in by_heads.items():
                 for step, error in enumerate(errors, start=1):
-                    ends = {"mean": error, "low": error - 0.01, "high": error + 0.01, "runs": 3, "diverged": 0}
+                    ends = {
+                        "mean": error,
+                        "low": error - 0.01,
+                        "high": error + 0.01,
+                        "runs": 3,
+                        "diverged": 0,
+                    }
                     yield key | {"heads": heads, "budget": 16 * step} | ends
 
 
-def _split_of(items: int, d_model: int, degree: int, kind: str, budget: int | None) -> tuple[int | None, int | None]:
+def _split_of(
+    items: int, d_model: int, degree: int, kind: str, budget: int | None
+) -> tuple[int | None, int | None]:
     """One head an edge where a construction has D_K = m', else one head."""
     if kind != "construction" or budget is None:
         return None, None
@@ -118,7 +158,9 @@ def _whole(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def _nullable(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    return table.astype(dict.fromkeys(names, "Int64") | {"mean": "float64"}) if len(table) else table
+    return (
+        table.astype(dict.fromkeys(names, "Int64") | {"mean": "float64"}) if len(table) else table
+    )
 
 
 def split(budget: float, heads: int) -> int:
@@ -131,7 +173,9 @@ BEST_HEADS = {1: 1, 2: 1, 4: 2, 8: 8, 16: 16, 32: 64}  # by m/d_model
 
 def wider(budget: int, heads: int) -> dict[int, int | None]:
     """Needs of a point that passes at `budget` with `heads`: more heads need more, fewer do not pass."""
-    needs: dict[int, int | None] = {count: None if count < heads else split(1.4 * budget, count) for count in COUNTS}
+    needs: dict[int, int | None] = {
+        count: None if count < heads else split(1.4 * budget, count) for count in COUNTS
+    }
     return needs | {heads: budget}
 
 
@@ -163,8 +207,18 @@ def linear_point(items: int, d_model: int, several: int | None = 32) -> Point:
 
 BASE = tuple(base_point(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64))
 ERRORS = {
-    16: {1: [0.9, 0.8, 0.8, 0.8], 4: [0.9, 0.6, 0.3, 0.2], 8: [0.9, 0.5, 0.3, 0.2], 16: [1.0, 0.6, 0.3, 0.2]},
-    32: {1: [0.9, 0.5, 0.25, 0.23], 4: [0.9, 0.4, 0.25, 0.2], 8: [0.9, 0.4, 0.25, 0.21], 16: [1.0, 0.6, 0.3, 0.25]},
+    16: {
+        1: [0.9, 0.8, 0.8, 0.8],
+        4: [0.9, 0.6, 0.3, 0.2],
+        8: [0.9, 0.5, 0.3, 0.2],
+        16: [1.0, 0.6, 0.3, 0.2],
+    },
+    32: {
+        1: [0.9, 0.5, 0.25, 0.23],
+        4: [0.9, 0.4, 0.25, 0.2],
+        8: [0.9, 0.4, 0.25, 0.21],
+        16: [1.0, 0.6, 0.3, 0.25],
+    },
 }
 CEILINGS = (
     (64, 16, 1, "lower bound", "Warren", 2),
@@ -185,7 +239,12 @@ NOTHING = Evidence(*(pd.DataFrame() for _ in range(4)))
 
 
 QUICK = (
-    WORLD.map("base", lambda p: p if (p.items, p.d_model) not in ((512, 16), (512, 64), (256, 16), (128, 64)) else None)
+    WORLD.map(
+        "base",
+        lambda p: (
+            p if (p.items, p.d_model) not in ((512, 16), (512, 64), (256, 16), (128, 64)) else None
+        ),
+    )
     .map("softmax", lambda p: p if (p.items, p.d_model) == (64, 16) else None)
     .map("linear", lambda p: p if p.items == 64 else None)
     .map("regular", lambda p: p if p.degree <= 4 else None)
@@ -205,7 +264,9 @@ def one_best(point: Point) -> dict[int, int | None]:
 
 
 def scaled(factor: float):
-    return with_needs(lambda p: {heads: need and split(factor * need, heads) for heads, need in p.needs.items()})
+    return with_needs(
+        lambda p: {heads: need and split(factor * need, heads) for heads, need in p.needs.items()}
+    )
 
 
 def budget_set(budget_of):

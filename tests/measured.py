@@ -6,9 +6,9 @@ from functools import cache
 
 import pandas as pd
 
-from headcount.experiments.evidence import KEY, Evidence
-from headcount.experiments.grid_table import paper_runs
-from headcount.experiments.measured import MEASURED, measured_runs
+from headcount.reproduction.evidence import KEY, Evidence
+from headcount.reproduction.shipped import MEASURED, measured_runs
+from headcount.sweeps.grid import paper_runs
 
 
 @cache

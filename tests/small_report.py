@@ -11,12 +11,14 @@ import pandas as pd
 
 from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
-from headcount.experiments.evidence import Evidence
 from headcount.report.figure import Claim, Comparison, Figure
 from headcount.report.page import write_report
+from headcount.reproduction.evidence import Evidence
 from tests.measured import base_runs
 
-NASTY = "a < b & </script><script>alert('x')</script> \"quoted\""  # text that must come through as text
+NASTY = (
+    "a < b & </script><script>alert('x')</script> \"quoted\""  # text that must come through as text
+)
 _FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}
 
 
@@ -24,7 +26,10 @@ _FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}
 def small_evidence() -> Evidence:
     """Four points of the base grid."""
     runs = base_runs().query("items <= 128 and d_model <= 32")
-    frames = [frame.assign(grid="base") for frame in (curves(runs), thresholds(runs), thresholds_by_heads(runs))]
+    frames = [
+        frame.assign(grid="base")
+        for frame in (curves(runs), thresholds(runs), thresholds_by_heads(runs))
+    ]
     provenance = {
         "preset": "paper",
         "runs": 12_345,
@@ -47,27 +52,47 @@ def _filtered(chart: Any) -> Any:
 def _panels(evidence: Evidence) -> Any:
     """A facet of four plots, 1,000 pixels wide."""
     rows = evidence.on("base")
-    rows["panel"] = [f"m = {m}, d_model = {d}" for m, d in zip(rows["items"], rows["d_model"], strict=True)]
-    points = alt.Chart().mark_point().encode(x="budget:Q", y="mean:Q", color="heads:N", tooltip=["mean:Q", "runs:Q"])
+    rows["panel"] = [
+        f"m = {m}, d_model = {d}" for m, d in zip(rows["items"], rows["d_model"], strict=True)
+    ]
+    points = (
+        alt.Chart()
+        .mark_point()
+        .encode(x="budget:Q", y="mean:Q", color="heads:N", tooltip=["mean:Q", "runs:Q"])
+    )
     lines = alt.Chart().mark_line().encode(x="budget:Q", y="mean:Q", color="heads:N")
-    panels = alt.layer(points, lines, data=rows).properties(width=200, height=120).facet("panel:N", columns=4)
-    return _filtered(panels).properties(title=f"A long title of a chart that a narrow page has to break: {NASTY}")
+    panels = (
+        alt.layer(points, lines, data=rows)
+        .properties(width=200, height=120)
+        .facet("panel:N", columns=4)
+    )
+    return _filtered(panels).properties(
+        title=f"A long title of a chart that a narrow page has to break: {NASTY}"
+    )
 
 
 def _beside(evidence: Evidence) -> Any:
     """Two plots side by side, with a long legend at the bottom."""
-    rows = evidence.on("base", "thresholds").assign(law="a law with a name that is longer than a telephone is wide")
+    rows = evidence.on("base", "thresholds").assign(
+        law="a law with a name that is longer than a telephone is wide"
+    )
     key = alt.Legend(orient="bottom", direction="vertical", title=None)
     stroke = alt.Stroke("law:N", scale=alt.Scale(domain=list(rows["law"].unique())), legend=key)
     plots = [
-        alt.Chart(rows).mark_line(point=True).encode(x="items:Q", y=y, stroke=stroke) for y in ("central:Q", "heads:Q")
+        alt.Chart(rows).mark_line(point=True).encode(x="items:Q", y=y, stroke=stroke)
+        for y in ("central:Q", "heads:Q")
     ]
     return _filtered(alt.hconcat(*[plot.properties(width=350, height=200) for plot in plots]))
 
 
 def _plain(evidence: Evidence) -> Any:
     """A chart without filters."""
-    return alt.Chart(pd.DataFrame({"x": [1, 2], "y": [3, 4]})).mark_bar().encode(x="x:O", y="y:Q").properties(width=600)
+    return (
+        alt.Chart(pd.DataFrame({"x": [1, 2], "y": [3, 4]}))
+        .mark_bar()
+        .encode(x="x:O", y="y:Q")
+        .properties(width=600)
+    )
 
 
 def small_figures() -> list[Figure]:
@@ -84,7 +109,14 @@ def small_figures() -> list[Figure]:
         return evidence.thresholds[["items", "d_model", "central", "mean"]].assign(note=NASTY)
 
     return [
-        Figure("fig1", "Figure 1: four panels", ("base",), draw=_panels, compare=compare, meaning=meaning),
+        Figure(
+            "fig1",
+            "Figure 1: four panels",
+            ("base",),
+            draw=_panels,
+            compare=compare,
+            meaning=meaning,
+        ),
         Figure("fig2", "Figure 2: two plots", ("base",), draw=_beside, table=table),
         Figure("bars", "Bars <without> filters", (), draw=_plain),
         Figure("table1", "Table 1: thresholds", ("base",), table=table),

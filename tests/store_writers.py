@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from headcount.experiments.store import Store
-from headcount.training.engine import State
+from headcount.store.store import Store
+from headcount.training.engines.base import State
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 
@@ -25,7 +25,9 @@ def spec_of(number: int) -> RunSpec:
 
 def result_of(number: int) -> RunResult:
     history = tuple((500 * check, number / 7 + check) for check in range(1, 30))
-    return RunResult(spec_of(number), number / 3, 20_000, -number / 9, history, None, "torch", "cpu", 0.1)
+    return RunResult(
+        spec_of(number), number / 3, 20_000, -number / 9, history, None, "torch", "cpu", 0.1
+    )
 
 
 def bits(value: object) -> object:
@@ -42,7 +44,9 @@ def same(one: RunResult | None, other: RunResult) -> bool:
 
 
 def _plain(result: RunResult) -> dict[str, object]:
-    values = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "weights"}
+    values = {
+        item.name: getattr(result, item.name) for item in fields(result) if item.name != "weights"
+    }
     return values | {"history": [list(check) for check in result.history]}
 
 
@@ -79,7 +83,10 @@ def killed(path: Path, rounds: int) -> None:
 
 def racing(path: Path, writers: int, runs: int) -> None:
     """Writers that share half of their runs with the next one, all from a store that is not there yet."""
-    children = [fork(lambda k=k: write(path, k * runs // 2, k * runs // 2 + runs, 1)) for k in range(writers)]
+    children = [
+        fork(lambda k=k: write(path, k * runs // 2, k * runs // 2 + runs, 1))
+        for k in range(writers)
+    ]
     sys.exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
 
 

@@ -38,7 +38,10 @@ def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
         dtype = torch.float64
     table = entries(graph.items, d_model) * 2.0 ** sizes[0]
     widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-    heads = [(entries(d_model, width) * 2.0 ** sizes[1], entries(d_model, width) * 2.0 ** sizes[2]) for width in widths]
+    heads = [
+        (entries(d_model, width) * 2.0 ** sizes[1], entries(d_model, width) * 2.0 ** sizes[2])
+        for width in widths
+    ]
     threshold = float(draw(st.integers(-3, 3))) if coarse else draw(st.floats(-2, 2))
     threshold *= 2.0 ** (2 * sizes[0] + sizes[1] + sizes[2])
     weights = KeyQuery.from_heads(heads, threshold, draw(st.sampled_from(aggregations)))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from headcount import RunResult, RunSpec
 from headcount.cli import main
-from headcount.experiments import runner
-from headcount.experiments.store import Store
+from headcount.store.store import Store
+from headcount.sweeps import runner
 from tests.store_writers import bits, fork
 
 RUNS = """
@@ -54,8 +54,15 @@ def command(*words: str) -> None:
 
 def plain(result: RunResult) -> object:
     """All of a result but its seconds, with every bit."""
-    found = {name: value for name, value in vars(result).items() if name not in ("spec", "weights", "seconds")}
-    return bits(found | {"spec": result.spec.to_json(), "history": [list(check) for check in result.history]})
+    found = {
+        name: value
+        for name, value in vars(result).items()
+        if name not in ("spec", "weights", "seconds")
+    }
+    return bits(
+        found
+        | {"spec": result.spec.to_json(), "history": [list(check) for check in result.history]}
+    )
 
 
 def table(path: Path | str) -> list[object]:
@@ -83,7 +90,11 @@ def killed(file: str, rounds: int) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         with Store(Path(file).with_suffix(".sqlite")) as store:
-            print(len(store), store._database.read("SELECT count(*) FROM checkpoints")[0][0], flush=True)
+            print(
+                len(store),
+                store._database.read("SELECT count(*) FROM checkpoints")[0][0],
+                flush=True,
+            )
     life()
 
 
@@ -95,7 +106,9 @@ def racing(file: str) -> None:
 
 if __name__ == "__main__":
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])  # one core: no machine is too fast to be interrupted
+        os.sched_setaffinity(
+            0, list(os.sched_getaffinity(0))[:1]
+        )  # one core: no machine is too fast to be interrupted
     if sys.argv[1] == "killed":
         killed(sys.argv[2], int(sys.argv[3]))
     elif sys.argv[1] == "racing":

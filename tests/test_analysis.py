@@ -17,7 +17,13 @@ from headcount import plan
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.fits import fit_line
 from headcount.analysis.laws import budget_fit, diagonal_fit, feature, heads_fit, law, regular_fit
-from headcount.analysis.thresholds import heads_interval, paired_p, threshold, thresholds, thresholds_by_heads
+from headcount.analysis.thresholds import (
+    heads_interval,
+    paired_p,
+    threshold,
+    thresholds,
+    thresholds_by_heads,
+)
 from headcount.errors import InputError
 from headcount.theory.laws import FEATURES, MEASURED, MEASURED_REGULAR, MEASURED_WIDE, TrainedLaw
 from tests.measured import measured_evidence
@@ -44,7 +50,9 @@ def near(center, width=0.001, seeds=4):
 
 f1 = st.floats(0, 1).map(lambda value: round(value, 3)) | st.sampled_from([0.985, 0.99, 0.995, 1.0])
 entries = st.dictionaries(
-    st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 6)), st.lists(f1, min_size=1, max_size=4), min_size=1
+    st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 6)),
+    st.lists(f1, min_size=1, max_size=4),
+    min_size=1,
 )
 
 
@@ -64,7 +72,9 @@ def test_curve_of_one_seed_has_no_interval_and_equal_seeds_one_of_no_width():
     table = curves(runs_of({(1, 4): [0.9], (1, 5): [0.99] * 3})).set_index("budget")
     assert np.isnan(table.loc[4, "low"])
     assert np.isnan(table.loc[4, "high"])
-    assert list(table.loc[5, ["mean", "low", "high"]]) == [0.99] * 3  # exactly: 0.99 passes the level 0.99
+    assert (
+        list(table.loc[5, ["mean", "low", "high"]]) == [0.99] * 3
+    )  # exactly: 0.99 passes the level 0.99
 
 
 def test_a_diverged_run_counts_as_zero_f1_and_is_left_out_of_an_error():
@@ -73,7 +83,9 @@ def test_a_diverged_run_counts_as_zero_f1_and_is_left_out_of_an_error():
     assert (row["mean"], row["runs"], row["diverged"]) == (0.5, 2, 1)
     row = curves(runs_of({(1, 4): [0.2, nan, 0.4]}, variant="value")).iloc[0]
     assert (row["mean"], row["runs"], row["diverged"]) == (pytest.approx(0.3), 3, 1)
-    assert row["high"] - row["mean"] == pytest.approx(stats.t.ppf(0.975, 1) * stdev([0.2, 0.4]) / sqrt(2))
+    assert row["high"] - row["mean"] == pytest.approx(
+        stats.t.ppf(0.975, 1) * stdev([0.2, 0.4]) / sqrt(2)
+    )
     row = curves(runs_of({(1, 4): [nan, nan]}, variant="value")).iloc[0]
     assert np.isnan(row["mean"])
 
@@ -88,7 +100,9 @@ def test_curves_are_the_plain_statistics(table):
         assert row["mean"] == pytest.approx(mean(values))
         if len(values) > 1:
             half = stats.t.ppf(0.975, len(values) - 1) * stdev(values) / sqrt(len(values))
-            assert (row["low"], row["high"]) == pytest.approx((mean(values) - half, mean(values) + half), abs=1e-12)
+            assert (row["low"], row["high"]) == pytest.approx(
+                (mean(values) - half, mean(values) + half), abs=1e-12
+            )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,10 @@ def test_curves_are_the_plain_statistics(table):
     [
         (lambda runs: runs.drop(columns="value"), "has no column value"),
         (lambda runs: runs.assign(budget=7), "budget differs from heads·key_dim at variant max"),
-        (lambda runs: pd.concat([runs, runs]), "seed 0 appears twice at variant max, degree 1, items 64"),
+        (
+            lambda runs: pd.concat([runs, runs]),
+            "seed 0 appears twice at variant max, degree 1, items 64",
+        ),
     ],
 )
 def test_a_wrong_frame_is_refused(change, message):
@@ -109,7 +126,15 @@ def test_a_wrong_frame_is_refused(change, message):
 
 def test_threshold_takes_the_smallest_budget_of_any_head_count():
     found = threshold(
-        runs_of({(1, 20): near(0.5), (1, 40): near(0.6), (4, 4): near(0.98), (4, 5): near(0.995), (8, 3): near(1.0)})
+        runs_of(
+            {
+                (1, 20): near(0.5),
+                (1, 40): near(0.6),
+                (4, 4): near(0.98),
+                (4, 5): near(0.995),
+                (8, 3): near(1.0),
+            }
+        )
     )
     assert (found.central, found.heads, found.key_dim) == (20, 4, 5)
     assert found.mean == pytest.approx(0.995)
@@ -131,9 +156,18 @@ def test_three_budgets_follow_mean_low_end_and_high_end():
 
 def test_a_budget_never_reached_is_missing():
     found = thresholds(runs_of({(1, 4): near(0.5)}))
-    assert found.loc[0, ["central", "optimistic", "conservative", "heads", "heads_low", "mean"]].isna().all()
+    assert (
+        found.loc[0, ["central", "optimistic", "conservative", "heads", "heads_low", "mean"]]
+        .isna()
+        .all()
+    )
     assert found.loc[0, "items"] == 64
-    assert thresholds_by_heads(runs_of({(1, 4): near(0.5)})).loc[0, ["central", "key_dim", "mean"]].isna().all()
+    assert (
+        thresholds_by_heads(runs_of({(1, 4): near(0.5)}))
+        .loc[0, ["central", "key_dim", "mean"]]
+        .isna()
+        .all()
+    )
 
 
 def test_one_seed_gives_the_central_budget_and_no_conservative_one():
@@ -190,7 +224,9 @@ def test_value_has_no_threshold():
 @settings(max_examples=30, deadline=None)
 def test_thresholds_agree_with_the_plain_definition_in_any_order(table, random):
     # A mean that meets the level to the last digit depends on how it was rounded, unless all seeds agree.
-    assume(all(len(set(values)) == 1 or abs(mean(values) - 0.99) > 1e-12 for values in table.values()))
+    assume(
+        all(len(set(values)) == 1 or abs(mean(values) - 0.99) > 1e-12 for values in table.values())
+    )
     frame = runs_of(table)
     order = list(range(len(frame)))
     random.shuffle(order)
@@ -198,7 +234,9 @@ def test_thresholds_agree_with_the_plain_definition_in_any_order(table, random):
     pd.testing.assert_frame_equal(found, thresholds(frame))
     row = found.iloc[0]
     passing = [h * k for (h, k), values in table.items() if mean(values) >= 0.99]
-    assert (None if pd.isna(row["central"]) else row["central"]) == (min(passing) if passing else None)
+    assert (None if pd.isna(row["central"]) else row["central"]) == (
+        min(passing) if passing else None
+    )
     for smaller, larger in pairwise(("optimistic", "central", "conservative")):
         assert pd.isna(row[larger]) or row[smaller] <= row[larger]
     if passing:
@@ -229,13 +267,23 @@ def test_head_counts_that_cannot_be_told_from_the_best_are_kept():
 
 
 def test_the_pool_ends_at_ten_percent():
-    assert heads_interval(runs_of({(2, 10): near(0.99), (11, 2): near(0.99), (1, 18): near(0.99)}), 20, 2) == (1, 11)
-    assert heads_interval(runs_of({(2, 10): near(0.99), (23, 1): near(0.99), (1, 17): near(0.99)}), 20, 2) == (2, 2)
+    assert heads_interval(
+        runs_of({(2, 10): near(0.99), (11, 2): near(0.99), (1, 18): near(0.99)}), 20, 2
+    ) == (1, 11)
+    assert heads_interval(
+        runs_of({(2, 10): near(0.99), (23, 1): near(0.99), (1, 17): near(0.99)}), 20, 2
+    ) == (2, 2)
 
 
 def test_the_entry_nearest_the_threshold_stands_for_a_head_count():
     # 21 beats h* clearly, 20 does not: a head count is not dropped for being better at a larger budget.
-    frame = runs_of({(2, 10): near(0.991), (1, 20): [0.990, 0.9915, 0.991, 0.9895], (1, 21): near(0.999, 0.0005)})
+    frame = runs_of(
+        {
+            (2, 10): near(0.991),
+            (1, 20): [0.990, 0.9915, 0.991, 0.9895],
+            (1, 21): near(0.999, 0.0005),
+        }
+    )
     assert heads_interval(frame, 20, 2) == (1, 2)
     # Equally near: the larger mean.
     frame = runs_of({(2, 10): near(0.991), (1, 19): near(0.5), (1, 21): near(0.991)})
@@ -248,11 +296,17 @@ def test_paired_p_is_scipys_and_handles_differences_without_spread():
     rng = np.random.default_rng(1)
     one, other = rng.random(8), rng.random(8)
     first = dict(enumerate(one))
-    assert paired_p(first, dict(enumerate(other))) == pytest.approx(stats.ttest_rel(one, other).pvalue)
+    assert paired_p(first, dict(enumerate(other))) == pytest.approx(
+        stats.ttest_rel(one, other).pvalue
+    )
     assert paired_p(first, first) == 1
-    assert paired_p(first, dict(enumerate(one + 0.25))) == 0  # rounding leaves the differences unequal in a last digit
+    assert (
+        paired_p(first, dict(enumerate(one + 0.25))) == 0
+    )  # rounding leaves the differences unequal in a last digit
     # Only common seeds are paired: here 4 … 7, there 7 alone.
-    assert paired_p(first, dict(enumerate(other, 4))) == pytest.approx(stats.ttest_rel(one[4:], other[:4]).pvalue)
+    assert paired_p(first, dict(enumerate(other, 4))) == pytest.approx(
+        stats.ttest_rel(one[4:], other[:4]).pvalue
+    )
     assert np.isnan(paired_p(first, dict(enumerate(other, 7))))
 
 
@@ -264,12 +318,16 @@ def test_a_candidate_without_two_common_seeds_is_not_kept():
 
 
 def test_line_by_hand():
-    fit = fit_line([1, 2, 3, 4], [2, 3, 5, 6])  # slope 7/5, intercept 1/2, residuals .1, -.3, .3, -.1
+    fit = fit_line(
+        [1, 2, 3, 4], [2, 3, 5, 6]
+    )  # slope 7/5, intercept 1/2, residuals .1, -.3, .3, -.1
     assert (fit.slope, fit.intercept) == pytest.approx((1.4, 0.5))
     assert fit.r_squared == pytest.approx(1 - 0.2 / 10)
     assert fit.spread == pytest.approx(sqrt(0.1))
     t = stats.t.ppf(0.975, 2)
-    assert fit.prediction_interval(6)[1] == pytest.approx(8.9 + t * sqrt(0.1) * sqrt(1 + 1 / 4 + 3.5**2 / 5))
+    assert fit.prediction_interval(6)[1] == pytest.approx(
+        8.9 + t * sqrt(0.1) * sqrt(1 + 1 / 4 + 3.5**2 / 5)
+    )
     assert fit.mean_interval(6)[0] == pytest.approx(8.9 - t * sqrt(0.1) * sqrt(1 / 4 + 3.5**2 / 5))
 
 
@@ -285,9 +343,9 @@ def test_line_through_the_origin_by_hand():
     assert fit.prediction_interval(5) == pytest.approx((5 * 31 / 14 - half, 5 * 31 / 14 + half))
 
 
-numbers = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=4, max_size=12).filter(
-    lambda points: len({x for x, _ in points}) > 2 and len({y for _, y in points}) > 1
-)
+numbers = st.lists(
+    st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=4, max_size=12
+).filter(lambda points: len({x for x, _ in points}) > 2 and len({y for _, y in points}) > 1)
 
 
 @given(numbers)
@@ -301,7 +359,9 @@ def test_line_is_scipys(points):
     assert fit.slope_error == pytest.approx(reference.stderr, abs=1e-6)
     assert fit.intercept_error == pytest.approx(reference.intercept_stderr, abs=1e-6)
     half = stats.t.ppf(0.975, len(x) - 2) * reference.stderr
-    assert fit.slope_interval() == pytest.approx((reference.slope - half, reference.slope + half), abs=1e-5)
+    assert fit.slope_interval() == pytest.approx(
+        (reference.slope - half, reference.slope + half), abs=1e-5
+    )
 
 
 @given(numbers, st.booleans(), st.sampled_from([0.5, 2, 8]), st.permutations(range(4)))
@@ -311,7 +371,9 @@ def test_scaling_y_scales_the_line_and_order_does_not_matter(points, intercept, 
     fit, scaled = fit_line(x, y, intercept), fit_line(x, scale * y, intercept)
     assert scaled.slope == pytest.approx(scale * fit.slope)
     assert scaled.r_squared == pytest.approx(fit.r_squared)
-    assert scaled.prediction_interval(7) == pytest.approx([scale * end for end in fit.prediction_interval(7)])
+    assert scaled.prediction_interval(7) == pytest.approx(
+        [scale * end for end in fit.prediction_interval(7)]
+    )
     rows = [*order, *range(4, len(x))]
     assert fit_line(x[rows], y[rows], intercept).slope == pytest.approx(fit.slope, abs=1e-12)
     narrow, wide = fit.mean_interval(7), fit.prediction_interval(7)
@@ -340,16 +402,27 @@ BASE = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
 def table_of(values, degree=1, variant="max"):
     """A frame of thresholds from {(items, d_model): (D_K*, h*)}."""
     rows = [
-        {"variant": variant, "degree": degree, "items": m, "d_model": d, "central": budget, "heads": heads}
+        {
+            "variant": variant,
+            "degree": degree,
+            "items": m,
+            "d_model": d,
+            "central": budget,
+            "heads": heads,
+        }
         for (m, d), (budget, heads) in values.items()
     ]
     return pd.DataFrame(rows).astype({"central": "Int64", "heads": "Int64"})
 
 
 def test_named_fits_read_the_right_rows_and_features():
-    found = table_of({(m, d): (round(1.19 * m * log2(m) / d), round(1.65 * m / d + 7)) for m, d in BASE})
+    found = table_of(
+        {(m, d): (round(1.19 * m * log2(m) / d), round(1.65 * m / d + 7)) for m, d in BASE}
+    )
     noise = table_of({(64, 16): (999, 99)}, variant="softmax")
-    dense = pd.concat([table_of({(128, 32): (round(0.46 * r * 28), 4 * r)}, degree=r) for r in (1, 2, 4, 8, 16)])
+    dense = pd.concat(
+        [table_of({(128, 32): (round(0.46 * r * 28), 4 * r)}, degree=r) for r in (1, 2, 4, 8, 16)]
+    )
     unreached = table_of({(1024, 32): (None, None)})
     table = pd.concat([found, noise, unreached], ignore_index=True)
     assert budget_fit(table).points == 12
@@ -371,22 +444,30 @@ def test_features_are_those_of_the_laws():
 
 
 def test_law_has_the_fit_and_an_interval_of_log_ratios():
-    budgets = {point: max(1, round(1.2 * point[0] * log(point[0]) / point[1])) + 1 for point in BASE}
+    budgets = {
+        point: max(1, round(1.2 * point[0] * log(point[0]) / point[1])) + 1 for point in BASE
+    }
     table = table_of({point: (budget, 1) for point, budget in budgets.items()})
     fitted = law(table)
     fit = budget_fit(table)
     assert (fitted.slope, fitted.r_squared) == (fit.slope, fit.r_squared)
     ratios = [log(budget / fitted(m, m, d)) for (m, d), budget in budgets.items()]
     half = stats.t.ppf(0.975, 11) * stdev(ratios) * sqrt(1 + 1 / 12)
-    assert fitted.interval == pytest.approx((np.exp(mean(ratios) - half), np.exp(mean(ratios) + half)))
+    assert fitted.interval == pytest.approx(
+        (np.exp(mean(ratios) - half), np.exp(mean(ratios) + half))
+    )
     row = plan(256, d_model=32, law=fitted).row("trained law")
     assert row is not None
-    assert row.interval == pytest.approx([factor * fitted(256, 256, 32) for factor in fitted.interval or ()])
+    assert row.interval == pytest.approx(
+        [factor * fitted(256, 256, 32) for factor in fitted.interval or ()]
+    )
 
 
 def test_law_of_heads_and_refusals():
     table = table_of({(m, d): (1, max(1, round(1.65 * m / d - 0.4))) for m, d in BASE})
-    fitted = law(table, "edges/d_model", quantity="heads", intercept=True, name="ours", source="here")
+    fitted = law(
+        table, "edges/d_model", quantity="heads", intercept=True, name="ours", source="here"
+    )
     assert (fitted.name, fitted.source, fitted.quantity) == ("ours", "here", "heads")
     assert fitted.slope == pytest.approx(1.65, abs=0.02)
     assert fitted.intercept == pytest.approx(-0.4, abs=0.2)
@@ -398,7 +479,12 @@ def test_the_interval_of_a_law_covers_new_points():
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(300):
-        table = table_of({(m, d): (round(1000 * m * log2(m) / d * np.exp(rng.normal(0, 0.2))), 1) for m, d in BASE})
+        table = table_of(
+            {
+                (m, d): (round(1000 * m * log2(m) / d * np.exp(rng.normal(0, 0.2))), 1)
+                for m, d in BASE
+            }
+        )
         fitted = law(table)
         new = 1000 * 96 * log2(96) / 48 * np.exp(rng.normal(0, 0.2))
         low, high = fitted.interval_at(96, 96, 48) or (0, 0)

@@ -20,24 +20,26 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
-from headcount.attention.block import Block
+from headcount.bench.block import block_speed
+from headcount.block import ops as block_ops
+from headcount.block.evaluate import evaluate
+from headcount.block.model import Block
+from headcount.block.spec import BlockResult, BlockSpec
+from headcount.block.stack import BlockStack, group
+from headcount.block.state import StackState
+from headcount.block.train import train_blocks
+from headcount.block.weights import plain_block
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 from headcount.problem.retrieval import RetrievalSampler, encode, queries
-from headcount.training import block_ops
-from headcount.training.block_bench import block_speed
-from headcount.training.block_checks import evaluate
-from headcount.training.block_spec import BlockResult, BlockSpec
-from headcount.training.block_stack import BlockStack, group
-from headcount.training.block_state import StackState
-from headcount.training.block_train import train_blocks
-from headcount.training.block_weights import plain_block
 
 # --- the task ---------------------------------------------------------------------------------------------------------
 
 
-def literal_example(permutation: list[int], length: int, chance: random.Random) -> tuple[int, int, int, list]:
+def literal_example(
+    permutation: list[int], length: int, chance: random.Random
+) -> tuple[int, int, int, list]:
     """The paper's paragraph, sentence by sentence: (q, s, y, pairs)."""
     items = range(len(permutation))
     while True:  # each example samples a query q and finds its successor s = π(q), rejecting s = q
@@ -48,7 +50,9 @@ def literal_example(permutation: list[int], length: int, chance: random.Random) 
     others = chance.sample([item for item in items if item not in (s, q)], 2 * length - 1)  # S
     grouped = [*others, s]
     chance.shuffle(grouped)
-    pairs = [(grouped[2 * i], grouped[2 * i + 1]) for i in range(length)]  # ℓ disjoint pairs: the matching M
+    pairs = [
+        (grouped[2 * i], grouped[2 * i + 1]) for i in range(length)
+    ]  # ℓ disjoint pairs: the matching M
     partner = {a: b for pair in pairs for a, b in (pair, pair[::-1])}
     return q, s, partner[s], pairs
 
@@ -59,7 +63,9 @@ def drawn_examples(permutation: list[int], length: int, count: int, stream: str)
     q, valid = queries(torch.tensor(permutation).argsort()[None], contexts)
     return [
         (asked, row[0], row[1], list(zip(row[0::2], row[1::2], strict=True)))
-        for asked, row, fits in zip(q[0].tolist(), contexts.tolist(), valid[0].tolist(), strict=True)
+        for asked, row, fits in zip(
+            q[0].tolist(), contexts.tolist(), valid[0].tolist(), strict=True
+        )
         if fits
     ]
 
@@ -85,11 +91,17 @@ def test_examples_have_the_papers_distribution():
         return q, s, y, frozenset(next(pair for pair in pairs if s not in pair))
 
     ours = drawn_examples(permutation, 2, 60_000, "train")[:count]
-    ours, paper = (Counter(map(kind, some)) for some in (ours, [literal_example(permutation, 2, chance) for _ in ours]))
+    ours, paper = (
+        Counter(map(kind, some))
+        for some in (ours, [literal_example(permutation, 2, chance) for _ in ours])
+    )
     kinds = sorted(set(ours) | set(paper), key=str)
     assert len(kinds) == 5 * 4 * 3  # q is no fixed point; y and then two of the three others
     assert stats.chisquare([ours[one] for one in kinds]).pvalue > 1e-3
-    assert stats.chi2_contingency([[ours[one] for one in kinds], [paper[one] for one in kinds]]).pvalue > 1e-3
+    assert (
+        stats.chi2_contingency([[ours[one] for one in kinds], [paper[one] for one in kinds]]).pvalue
+        > 1e-3
+    )
 
 
 def test_streams_are_pure_and_apart():
@@ -146,7 +158,8 @@ def stacks(draw) -> list[BlockSpec]:
     two = heads == 1 and draw(st.booleans())
     shared = {
         "items": draw(st.integers(15, 40)),
-        "d_model": heads * draw(st.integers(6, 12)),  # LayerNorm of two or three numbers magnifies rounding
+        "d_model": heads
+        * draw(st.integers(6, 12)),  # LayerNorm of two or three numbers magnifies rounding
         "heads": heads,
         "length": draw(st.integers(1, 7)),
         "batch": draw(st.integers(1, 9)),
@@ -170,7 +183,9 @@ def made(specs: list[BlockSpec], ops=block_ops) -> BlockStack:
     return BlockStack(StackState.initial(specs), torch.cat([table, null[None]]), "cpu", ops)
 
 
-def plain_logits(block: Block, stack: BlockStack, run: int, contexts: Tensor) -> tuple[Tensor, Tensor]:
+def plain_logits(
+    block: Block, stack: BlockStack, run: int, contexts: Tensor
+) -> tuple[Tensor, Tensor]:
     """The plain module's logits for a run's examples, s barred where the spec says so, and which are valid."""
     rows = stack.exact_table.exact
     q, valid = (part[run] for part in queries(stack.inverses, contexts))
@@ -182,7 +197,9 @@ def plain_logits(block: Block, stack: BlockStack, run: int, contexts: Tensor) ->
 
 def plain_loss(block: Block, stack: BlockStack, run: int, contexts: Tensor) -> Tensor:
     logits, valid = plain_logits(block, stack, run, contexts)
-    return functional.cross_entropy(logits, contexts[:, 1], reduction="none")[valid].sum() / valid.sum().clamp(min=1)
+    return functional.cross_entropy(logits, contexts[:, 1], reduction="none")[
+        valid
+    ].sum() / valid.sum().clamp(min=1)
 
 
 @given(specs=stacks())
@@ -196,27 +213,38 @@ def test_gradients_are_the_plain_modules(specs):
         loss = plain_loss(block, stack, run, contexts)
         loss.backward()
         torch.testing.assert_close(stack.loss[run], loss.detach(), rtol=1e-5, atol=1e-5)
-        found = dict(plain_block(spec, gradients, run).named_parameters())  # the gradients in the module's layout
+        found = dict(
+            plain_block(spec, gradients, run).named_parameters()
+        )  # the gradients in the module's layout
         for name, weight in block.named_parameters():
             assert weight.grad is not None
             size = float(weight.grad.abs().max())
-            torch.testing.assert_close(found[name].detach(), weight.grad, rtol=1e-4, atol=1e-4 * size + 1e-7)
+            torch.testing.assert_close(
+                found[name].detach(), weight.grad, rtol=1e-4, atol=1e-4 * size + 1e-7
+            )
         assert not gradients["queries"][run, :, :, spec.key_dim :].any()  # the padding stays zero
         assert not gradients["keys"][run, :, spec.key_dim :].any()
 
 
 @given(specs=stacks(), steps=st.integers(1, 4))
-@settings(deadline=None, max_examples=20, derandomize=True)  # a gradient near 0 could turn a step of η around
+@settings(
+    deadline=None, max_examples=20, derandomize=True
+)  # a gradient near 0 could turn a step of η around
 def test_steps_are_torchs_adamw_on_the_plain_module(specs, steps):
     stack = made(specs)
     blocks = [plain_block(spec, stack.state.weights, run) for run, spec in enumerate(specs)]
     assert stack.advance(steps) == steps == stack.state.taken
     for run, (spec, block) in enumerate(zip(specs, blocks, strict=True)):
-        optimizer = torch.optim.AdamW(block.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        optimizer = torch.optim.AdamW(
+            block.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay
+        )
         for n in range(steps):
             optimizer.zero_grad()
             plain_loss(
-                block, stack, run, stack.sampler.draw(spec.batch, stream="train", start=n * spec.batch)
+                block,
+                stack,
+                run,
+                stack.sampler.draw(spec.batch, stream="train", start=n * spec.batch),
             ).backward()
             optimizer.step()
         found = dict(plain_block(spec, stack.state.weights, run).named_parameters())
@@ -239,12 +267,20 @@ def test_checks_count_what_the_plain_module_answers(specs):
             pattern = block.pattern(encode(stack.exact_table.exact, contexts, q))[valid]
         s, y, given_answers = contexts[:, 0], contexts[:, 1], logits.argmax(1)
         elsewhere = (contexts[:, 2:] == given_answers[:, None]).any(1)
-        kinds = [given_answers == y, given_answers == s, given_answers == q, elsewhere, given_answers == spec.items]
+        kinds = [
+            given_answers == y,
+            given_answers == s,
+            given_answers == q,
+            elsewhere,
+            given_answers == spec.items,
+        ]
         shares = torch.stack(kinds, 1)[valid].double().mean(0)
         torch.testing.assert_close(tally.answers[run, :5], shares)
         torch.testing.assert_close(tally.answers[run].sum(), torch.tensor(1.0, dtype=torch.float64))
         barred = logits.scatter(1, torch.stack([s, q], 1), -torch.inf).argmax(1)
-        assert float(tally.barred[run]) == pytest.approx(float((barred == y)[valid].double().mean()))
+        assert float(tally.barred[run]) == pytest.approx(
+            float((barred == y)[valid].double().mean())
+        )
         loss = functional.cross_entropy(logits[valid], y[valid])
         assert float(tally.loss[run]) == pytest.approx(float(loss), rel=1e-5)
         seen = tally.attention(run)
@@ -277,7 +313,7 @@ def train(specs, **options) -> list[BlockResult]:
 @pytest.fixture
 def stacks(monkeypatch):
     """Stacks on the CPU, as there are on a GPU."""
-    monkeypatch.setattr("headcount.training.block_train.capacity", lambda spec, device: 64)
+    monkeypatch.setattr("headcount.block.train.capacity", lambda spec, device: 64)
 
 
 def test_on_the_cpu_a_run_is_the_same_in_any_company():
@@ -299,7 +335,7 @@ def test_what_fails_in_one_stack_ends_the_others():
         if next(asked) == 0:
             raise OSError("disk full")
 
-    with patch("headcount.training.block_train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
+    with patch("headcount.block.train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
         train(specs, on_check=full)
     with pytest.raises(OSError, match="disk full"):
         train([small(steps=5), *specs], on_results=refuse)
@@ -307,8 +343,14 @@ def test_what_fails_in_one_stack_ends_the_others():
 
 
 def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack(stacks):
-    specs = [small(seed=seed, key_dim=2 + seed, learning_rate=1e-3 * (1 + seed)) for seed in range(3)]
-    specs += [small(heads=1, key_dim=4, control="two-values"), small(control="barred"), small(heads=3)]
+    specs = [
+        small(seed=seed, key_dim=2 + seed, learning_rate=1e-3 * (1 + seed)) for seed in range(3)
+    ]
+    specs += [
+        small(heads=1, key_dim=4, control="two-values"),
+        small(control="barred"),
+        small(heads=3),
+    ]
     together = train([*specs, specs[0]])
     assert [result.spec for result in together] == [*specs, specs[0]]
     states: list[StackState] = []
@@ -321,7 +363,9 @@ def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack(stacks):
     stacked: list[StackState] = []
     train(specs[:3], on_check=lambda state: stacked.append(state.copied("cpu")))
     for run, alone in enumerate(states[:3]):
-        for ours, theirs in zip(alone.block(0).parameters(), stacked[-1].block(run).parameters(), strict=True):
+        for ours, theirs in zip(
+            alone.block(0).parameters(), stacked[-1].block(run).parameters(), strict=True
+        ):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
@@ -335,7 +379,9 @@ def test_the_test_is_taken_at_the_best_check(stacks):
     for run, result in enumerate(results):
         best = max(accuracy for _, accuracy in result.history)
         assert result.best_validation == best == pytest.approx(float(again[run]))
-        assert result.best_step == next(step for step, accuracy in result.history if accuracy == best)
+        assert result.best_step == next(
+            step for step, accuracy in result.history if accuracy == best
+        )
         assert result.test == pytest.approx(float(test[run]))
     assert len({result.best_step for result in results}) > 1
 
@@ -346,8 +392,15 @@ def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops, stack
     uninterrupted = train(specs)
     saved: list[StackState] = []
     asked = iter(range(1000))
-    monkeypatch.setattr("headcount.training.block_train.time.monotonic", lambda: float(next(asked)))
-    assert train(specs, time_limit=2.0 * stops + 2, on_check=lambda state: saved.append(state.copied("cpu"))) == []
+    monkeypatch.setattr("headcount.block.train.time.monotonic", lambda: float(next(asked)))
+    assert (
+        train(
+            specs,
+            time_limit=2.0 * stops + 2,
+            on_check=lambda state: saved.append(state.copied("cpu")),
+        )
+        == []
+    )
     monkeypatch.undo()
     assert 0 < saved[-1].taken < 9
     saved[-1].save(tmp_path / "state.safetensors")
@@ -384,8 +437,16 @@ def test_it_learns_the_task():
 
 
 def test_groups_share_what_a_stack_must_share():
-    assert group(small(seed=3, key_dim=1, learning_rate=1.0, weight_decay=0.0, control="barred")) == group(small())
-    for other in (small(heads=1), small(scale=2.0), small(table_hash="x"), small(batch=8), small(steps=7)):
+    assert group(
+        small(seed=3, key_dim=1, learning_rate=1.0, weight_decay=0.0, control="barred")
+    ) == group(small())
+    for other in (
+        small(heads=1),
+        small(scale=2.0),
+        small(table_hash="x"),
+        small(batch=8),
+        small(steps=7),
+    ):
         assert group(other) != group(small())
 
 
@@ -404,14 +465,21 @@ def test_tables_and_states_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"d_model": 20, "heads": 10, "length": 7, "batch": 3}, {"heads": 1, "control": "two-values", "d_model": 5}],
+    [
+        {},
+        {"d_model": 20, "heads": 10, "length": 7, "batch": 3},
+        {"heads": 1, "control": "two-values", "d_model": 5},
+    ],
 )
 def test_kernels_follow_the_reference(changes):
     pytest.importorskip("triton")
-    from headcount.training import block_triton
+    from headcount.block import triton_ops as block_triton
 
     controls = ("none", "barred")
-    specs = [small(**({"batch": 4, "control": control} | changes), seed=n) for n, control in enumerate(controls)]
+    specs = [
+        small(**({"batch": 4, "control": control} | changes), seed=n)
+        for n, control in enumerate(controls)
+    ]
     specs[1] = replace(specs[1], key_dim=5)
     reference, stack = made(specs), made(specs, block_triton)
     for one in (reference, stack):
@@ -420,12 +488,27 @@ def test_kernels_follow_the_reference(changes):
     for name, weight in reference.state.weights.items():
         torch.testing.assert_close(stack.state.weights[name], weight, rtol=0, atol=1e-5)
         first, second = reference.state.first[name], reference.state.second[name]
-        torch.testing.assert_close(stack.state.first[name], first, rtol=0, atol=1e-5 * float(first.abs().max()))
-        torch.testing.assert_close(stack.state.second[name], second, rtol=0, atol=1e-5 * float(second.abs().max()))
+        torch.testing.assert_close(
+            stack.state.first[name], first, rtol=0, atol=1e-5 * float(first.abs().max())
+        )
+        torch.testing.assert_close(
+            stack.state.second[name], second, rtol=0, atol=1e-5 * float(second.abs().max())
+        )
 
 
 def test_speed_is_measured_against_the_plain_block_and_bare_products():
-    found = block_speed("cpu", items=30, d_model=16, heads=2, key_dim=4, length=3, batch=8, runs=2, steps=2, repeats=2)
+    found = block_speed(
+        "cpu",
+        items=30,
+        d_model=16,
+        heads=2,
+        key_dim=4,
+        length=3,
+        batch=8,
+        runs=2,
+        steps=2,
+        repeats=2,
+    )
     assert found.runs == 2
     assert found.stack_us > 0
     assert found.speedup == pytest.approx(found.eager_us / found.stack_us)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
 from headcount.report import charts, tables
 from headcount.report.claims.block import block_advantage, block_saturation
 from headcount.report.comparisons import COMPARISONS
@@ -24,6 +23,7 @@ from headcount.report.meanings import MEANINGS
 from headcount.report.page import write_report
 from headcount.report.readings.block import COLLAPSED, block_command, panels
 from headcount.report.readings.block_controls import controls
+from headcount.reproduction.evidence import Evidence
 from tests.made_block import BLOCK, BUDGETS, MPNET, SMALL, SMOLLM2, Block, block_runs, seeds_around
 from tests.made_evidence import NOTHING
 
@@ -86,7 +86,13 @@ def test_the_protocol_of_most_runs_counts():
 def test_the_tables_nearest_to_the_papers_come_first():
     gauss = replace(MPNET, table="gaussian")
     found = panels(evidence(SMALL, gauss, SMOLLM2, MPNET, replace(MPNET, table="gpt2")))
-    assert [panel.name for panel in found] == ["gpt2", "mpnet-base", "smollm2-135m", "smollm2", "gaussian"]
+    assert [panel.name for panel in found] == [
+        "gpt2",
+        "mpnet-base",
+        "smollm2-135m",
+        "smollm2",
+        "gaussian",
+    ]
     assert [panel.compressed for panel in found] == [True, True, True, False, False]
 
 
@@ -97,7 +103,9 @@ def test_a_control_closes_the_share_of_the_gap_that_is_gone():
     found = {control.name: control.share for control in controls(evidence(plain, half, both))}
     assert found == {
         "s and q barred at the test": pytest.approx(1 - (0.95 - 0.75) / 0.4),
-        "s barred in training too": pytest.approx(1 - 0.1 / 0.4),  # beside several heads with the same control
+        "s barred in training too": pytest.approx(
+            1 - 0.1 / 0.4
+        ),  # beside several heads with the same control
         "second value path": pytest.approx(0.5),
     }
     level = Block({(1, 128): (0.88,), (4, 128): (0.9,)})
@@ -125,7 +133,9 @@ def test_fig7_has_a_mark_for_every_seed_and_every_mean():
     spec = charts.fig7(evidence(MPNET, SMOLLM2)).to_dict()
     runs, cells = 16 * 7 + 16 * 3, 2 * 16
     assert _symbols(spec) == 2 * (runs + cells)  # in two rows: as they are, and with s and q barred
-    drawn = _rows(spec).query("kind == 'seed' and row == 'test accuracy' and panel.str.startswith('mpnet')")
+    drawn = _rows(spec).query(
+        "kind == 'seed' and row == 'test accuracy' and panel.str.startswith('mpnet')"
+    )
     for (heads, budget), scores in MPNET.accuracies.items():
         here = drawn.query(f"heads == {heads} and budget == {budget}")
         assert sorted(here["value"]) == pytest.approx(sorted(scores))
@@ -135,7 +145,9 @@ def test_fig7_has_a_mark_for_every_seed_and_every_mean():
 
 
 def test_the_papers_line_stands_where_its_setting_was_measured():
-    assert set(_rows(charts.fig7(evidence(MPNET)).to_dict()).query("kind == 'paper'")["value"]) == {0.81}
+    assert set(_rows(charts.fig7(evidence(MPNET)).to_dict()).query("kind == 'paper'")["value"]) == {
+        0.81
+    }
     small = charts.fig7(evidence(SMALL)).to_dict()
     assert "paper" not in set(_rows(small)["kind"])
     assert "0.81" not in str(small["title"]["subtitle"])
@@ -154,13 +166,19 @@ def test_the_controls_are_drawn_beside_plain_heads():
     spec = charts.block(WHOLE).to_dict()
     drawn = _rows(spec)
     assert _symbols(spec) == len(drawn)
-    names = drawn.query("panel == 'mpnet-base (768)' and budget == 512 and kind == 'mean'").set_index("name")["value"]
+    names = drawn.query(
+        "panel == 'mpnet-base (768)' and budget == 512 and kind == 'mean'"
+    ).set_index("name")["value"]
     assert names["one head, second value path"] == pytest.approx(0.99)
     assert names["one head, rows × 1.66"] == 0
     assert names["one head"] == pytest.approx(fmean(MPNET.accuracies[1, 512]))
-    assert {"2 heads", "4 heads", "8 heads", "one head, s barred in training too", "one head, rows × 1.35"} <= set(
-        names.index
-    )
+    assert {
+        "2 heads",
+        "4 heads",
+        "8 heads",
+        "one head, s barred in training too",
+        "one head, rows × 1.35",
+    } <= set(names.index)
 
 
 def test_table_7_has_the_means_of_the_runs():
@@ -198,8 +216,16 @@ VERDICTS = {
         "partly",
         "confirmed",
     ),
-    "2 heads behind one at 128": (evidence(with_cells(MPNET, {(2, 128): seeds_around(0.7)})), "partly", "confirmed"),
-    "8 heads behind one at 64": (evidence(with_cells(MPNET, {(8, 64): seeds_around(0.3)})), "confirmed", "confirmed"),
+    "2 heads behind one at 128": (
+        evidence(with_cells(MPNET, {(2, 128): seeds_around(0.7)})),
+        "partly",
+        "confirmed",
+    ),
+    "8 heads behind one at 64": (
+        evidence(with_cells(MPNET, {(8, 64): seeds_around(0.3)})),
+        "confirmed",
+        "confirmed",
+    ),
     "no collapse": (evidence(NEVER_COLLAPSES), "confirmed", "partly"),
     "2 heads collapse too": (evidence(SEVERAL_FALL), "confirmed", "not confirmed"),
     "one head elsewhere": (
@@ -207,10 +233,26 @@ VERDICTS = {
         "confirmed",
         "partly",
     ),
-    "2 heads short of 1": (evidence(with_cells(MPNET, {(2, 512): seeds_around(0.9)})), "confirmed", "not confirmed"),
-    "a second table differs": (evidence(MPNET, replace(ONE_AS_GOOD, table="gpt2")), "not confirmed", "not confirmed"),
-    "random rows do not count": (evidence(MPNET, replace(ONE_AS_GOOD, table="gaussian")), "confirmed", "confirmed"),
-    "controls do not count": (evidence(MPNET, replace(ONE_AS_GOOD, control="barred")), "confirmed", "confirmed"),
+    "2 heads short of 1": (
+        evidence(with_cells(MPNET, {(2, 512): seeds_around(0.9)})),
+        "confirmed",
+        "not confirmed",
+    ),
+    "a second table differs": (
+        evidence(MPNET, replace(ONE_AS_GOOD, table="gpt2")),
+        "not confirmed",
+        "not confirmed",
+    ),
+    "random rows do not count": (
+        evidence(MPNET, replace(ONE_AS_GOOD, table="gaussian")),
+        "confirmed",
+        "confirmed",
+    ),
+    "controls do not count": (
+        evidence(MPNET, replace(ONE_AS_GOOD, control="barred")),
+        "confirmed",
+        "confirmed",
+    ),
     "small": (evidence(SMALL), "not measured", "not measured"),
     "nothing": (NOTHING, "not measured", "not measured"),
 }
@@ -218,14 +260,25 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("found", "advantage", "saturation"), VERDICTS.values(), ids=VERDICTS)
 def test_verdicts_follow_the_runs(found, advantage, saturation):
-    assert (block_advantage(found).verdict, block_saturation(found).verdict) == (advantage, saturation)
+    assert (block_advantage(found).verdict, block_saturation(found).verdict) == (
+        advantage,
+        saturation,
+    )
 
 
 def test_claims_say_their_numbers():
-    assert _number(block_advantage).startswith("mpnet-base: clearly ahead at 4 of 4 D_K, by +0.15 to +0.536")
+    assert _number(block_advantage).startswith(
+        "mpnet-base: clearly ahead at 4 of 4 D_K, by +0.15 to +0.536"
+    )
     number = _number(block_saturation)
-    assert "mpnet-base at D_K = 512: 0.461 with 1, 0.985 with 2, 0.995 with 4 and 0.997 with 8" in number
-    assert "5 of 14 one-head runs from D_K = 256 on collapsed, and 0 of 84 with several heads" in number
+    assert (
+        "mpnet-base at D_K = 512: 0.461 with 1, 0.985 with 2, 0.995 with 4 and 0.997 with 8"
+        in number
+    )
+    assert (
+        "5 of 14 one-head runs from D_K = 256 on collapsed, and 0 of 84 with several heads"
+        in number
+    )
     assert "but on smollm2 (m = 512, d_model = 576)" in block_advantage(evidence(SMALL)).number
     assert block_advantage(NOTHING).number == "no runs for it"
 
@@ -235,7 +288,10 @@ def test_the_papers_numbers_stand_beside_ours():
     partial = found["mpnet-base: accuracy of the one-head runs that do not collapse"]
     assert (partial.paper, partial.overlap) == ("0.81", True)
     assert partial.ours.startswith("0.807 (95 %: 0.803 to 0.811; D_K = 512, 4 runs)")
-    assert found["mpnet-base: D_K from which runs with one head collapse"].ours == "2 of 7 at 256 and 3 of 7 at 512"
+    assert (
+        found["mpnet-base: D_K from which runs with one head collapse"].ours
+        == "2 of 7 at 256 and 3 of 7 at 512"
+    )
     assert {row.difference for row in found.values() if row is not partial} == {"same"}
     other = {row.what: row.difference for row in COMPARISONS["fig7"](evidence(ONE_AS_GOOD))}
     assert other["mpnet-base: several heads ahead of one"] == "differs"
@@ -246,12 +302,16 @@ def test_the_papers_numbers_stand_beside_ours():
 def test_fig7_says_what_it_shows():
     text = MEANINGS["fig7"](evidence(MPNET, SMOLLM2))
     assert (
-        "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, level, its last quarter" in text
+        "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, level, its last quarter"
+        in text
     )
     assert "5 of 28 runs that end below 0.05 (2 at 256 and 3 at 512)" in text
     assert "0.985 with 2, 0.995 with 4 and 0.997 with 8 at 512, all near 1" in text
     assert "8 heads at D_K = 64 are too many, as in the paper: 0.62 against 0.76 with 4" in text
-    assert "on smollm2-135m (m = 6,144, d_model = 576) at D_K = 512 one head has 0.788 besides 2 of 3 runs" in text
+    assert (
+        "on smollm2-135m (m = 6,144, d_model = 576) at D_K = 512 one head has 0.788 besides 2 of 3 runs"
+        in text
+    )
     best = with_cells(MPNET, {(8, 64): seeds_around(0.9)})
     assert "8 heads at D_K = 64 are the best, 0.9, not too many" in MEANINGS["fig7"](evidence(best))
     assert "none of its runs collapses" in MEANINGS["fig7"](evidence(NEVER_COLLAPSES))
@@ -269,7 +329,9 @@ def test_what_the_second_head_gives_follows_from_the_controls():
     capacity = MEANINGS["block"](evidence(replace(MPNET, to_s=0.0), useless))
     assert "is not a way to take s out of the answer" in capacity
     some = Block({(1, 512): (0.75, 0.75)}, control="two-values")
-    assert "a part of what the second head gives" in MEANINGS["block"](evidence(replace(MPNET, to_s=0.0), some))
+    assert "a part of what the second head gives" in MEANINGS["block"](
+        evidence(replace(MPNET, to_s=0.0), some)
+    )
     even = Block({(1, 64): (0.9, 0.91), (2, 64): (0.91, 0.9)})
     assert "no gap for a control to close" in MEANINGS["block"](evidence(even))
 
@@ -288,15 +350,26 @@ def test_without_runs_the_figures_say_so():
 def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
     made = {"command": "headcount block full.toml", "date": "2026-01-02", "runs": 175}
     found = replace(WHOLE, block_provenance=made, provenance={"preset": "paper"})
-    paths = write_report(tmp_path, found, chosen_figures(["fig7", "block"]), [block_advantage(found)], ("svg",))
-    assert [path.name for path in paths] == ["report.html", "fig7.svg", "fig7.csv", "block.svg", "block.csv"]
+    paths = write_report(
+        tmp_path, found, chosen_figures(["fig7", "block"]), [block_advantage(found)], ("svg",)
+    )
+    assert [path.name for path in paths] == [
+        "report.html",
+        "fig7.svg",
+        "fig7.csv",
+        "block.svg",
+        "block.csv",
+    ]
     text = paths[0].read_text(encoding="utf-8")
     assert text.count("<code>headcount block full.toml</code>") == 2
     assert "runs 175" in text
     assert '<option value="6144">' in text
     assert block_command(NOTHING) == "headcount reproduce --only fig7"
     (empty,) = write_report(tmp_path / "none", NOTHING, chosen_figures(["fig7"]), [])
-    assert "There is nothing to draw, since the evidence has no runs of the transformer block" in empty.read_text()
+    assert (
+        "There is nothing to draw, since the evidence has no runs of the transformer block"
+        in empty.read_text()
+    )
 
 
 accuracies = st.dictionaries(
@@ -315,12 +388,20 @@ def blocks(draw) -> Block:
         found = {(1, budget): scores for (_, budget), scores in found.items()}
     table = draw(st.sampled_from(["mpnet-base-top6144", "gaussian"]))
     return Block(
-        found, table=table, control=control, scale=draw(st.sampled_from([1.0, 1.35])), to_s=draw(st.floats(0, 1))
+        found,
+        table=table,
+        control=control,
+        scale=draw(st.sampled_from([1.0, 1.35])),
+        to_s=draw(st.floats(0, 1)),
     )
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(blocks(), max_size=4, unique_by=lambda block: (block.table, block.control, block.scale)))
+@given(
+    st.lists(
+        blocks(), max_size=4, unique_by=lambda block: (block.table, block.control, block.scale)
+    )
+)
 def test_any_runs_are_told(parts):
     found = evidence(*parts)
     texts = [MEANINGS[name](found) for name in ("fig7", "block")]

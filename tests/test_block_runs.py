@@ -15,14 +15,14 @@ from unittest.mock import patch
 import pandas as pd
 import pytest
 
+from headcount.block.state import StackState
 from headcount.errors import InputError
-from headcount.experiments import block_plan
-from headcount.experiments.block_folder import BLOCK_COLUMNS, BlockFolder, block_frame
-from headcount.experiments.block_plan import read_block_plan
-from headcount.experiments.block_runs import run_blocks
-from headcount.experiments.measured import MEASURED
 from headcount.problem.token_tables import token_table
-from headcount.training.block_state import StackState
+from headcount.reproduction.shipped import MEASURED
+from headcount.sweeps import block_plan
+from headcount.sweeps.block_folder import BLOCK_COLUMNS, BlockFolder, block_frame
+from headcount.sweeps.block_plan import read_block_plan
+from headcount.sweeps.block_runs import run_blocks
 
 TINY = """
 table = "gaussian"
@@ -61,7 +61,9 @@ def tiny(written) -> Path:
 
 def same(results: list) -> list:
     """Results without what differs from time to time."""
-    return sorted((replace(result, seconds=0.0) for result in results), key=lambda result: result.spec.hash)
+    return sorted(
+        (replace(result, seconds=0.0) for result in results), key=lambda result: result.spec.hash
+    )
 
 
 def test_a_plan_is_the_product_of_its_grids(tiny):
@@ -78,7 +80,9 @@ def test_the_paper_preset_is_figure_7(monkeypatch):
     monkeypatch.setattr(block_plan, "token_table", lambda *asked: rows)
     specs = read_block_plan("paper").specs
     assert len(specs) == 4 * 4 * 7
-    assert {(spec.items, spec.length, spec.steps, spec.weight_decay) for spec in specs} == {(6144, 16, 100_000, 0.01)}
+    assert {(spec.items, spec.length, spec.steps, spec.weight_decay) for spec in specs} == {
+        (6144, 16, 100_000, 0.01)
+    }
     assert {(spec.heads, spec.key_dim) for spec in specs} >= {(1, 512), (8, 8)}
 
 
@@ -102,8 +106,10 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path):
     plan = read_block_plan(tiny)
     whole, parts = BlockFolder(tmp_path / "whole"), BlockFolder(tmp_path / "parts")
     assert run_blocks(plan, whole, "all at once", progress=False).missing == 0
-    asked = itertools.count()  # a question of the clock takes a second: each run is stopped on its way
-    with patch("headcount.training.block_train.time.monotonic", lambda: float(next(asked))):
+    asked = (
+        itertools.count()
+    )  # a question of the clock takes a second: each run is stopped on its way
+    with patch("headcount.block.train.time.monotonic", lambda: float(next(asked))):
         made = run_blocks(plan, parts, "a little", progress=False, time_limit=25.0)
     assert made.missing > 0
     left = [StackState.load(path) for path in (parts.path / "states").glob("*.safetensors")]
@@ -123,7 +129,9 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path):
 def test_states_of_another_plan_do_no_harm(tiny, tmp_path):
     plan, folder = read_block_plan(tiny), BlockFolder(tmp_path / "out")
     folder.path.mkdir()
-    one, two, three = (spec for spec in plan.specs if (spec.heads == 2 and spec.key_dim == 2) or spec.two_values)
+    one, two, three = (
+        spec for spec in plan.specs if (spec.heads == 2 and spec.key_dim == 2) or spec.two_values
+    )
     for specs in ([one, two], [two], [one], [three]):
         folder.keep(StackState.initial(specs))
     assert len(list((folder.path / "states").iterdir())) == 4
@@ -245,12 +253,16 @@ def test_reproduce_runs_figure_7_where_it_is_asked_for(tiny, command, tmp_path, 
 
 def test_the_runs_that_came_with_it_are_figure_7():
     shipped = MEASURED.block
-    plain = shipped.frame().query("control == 'none' and scale == 1 and table == 'mpnet-base-top6144'")
+    plain = shipped.frame().query(
+        "control == 'none' and scale == 1 and table == 'mpnet-base-top6144'"
+    )
     assert len(plain) == 4 * 4 * 7
     assert plain["hash"].is_unique
     assert set(plain["d_model"]) == {768}
     assert plain["test"].between(0, 1).all()
-    assert (plain[[name for name in plain if name.startswith("answer_")]].sum(axis=1) - 1).abs().max() < 1e-6
+    assert (
+        plain[[name for name in plain if name.startswith("answer_")]].sum(axis=1) - 1
+    ).abs().max() < 1e-6
     assert shipped.provenance()["device"] == "NVIDIA H200"
 
 
@@ -261,4 +273,6 @@ def test_the_quick_preset_shows_the_advantage_of_several_heads(tmp_path):
     rows = folder.frame()
     for budget in (32, 64, 128):
         here = rows.loc[rows["budget"] == budget]
-        assert here.loc[here["heads"] > 1, "test"].min() > here.loc[here["heads"] == 1, "test"].max()
+        assert (
+            here.loc[here["heads"] > 1, "test"].min() > here.loc[here["heads"] == 1, "test"].max()
+        )

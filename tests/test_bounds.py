@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from headcount.errors import InputError
-from headcount.theory.bounds import (
+from headcount.theory.counting import log2_graphs
+from headcount.theory.lower_bounds import (
     bit_budget_bound,
     default_margin,
     gaussian_margin_ceiling,
@@ -25,10 +26,16 @@ from headcount.theory.bounds import (
     warren_bits,
     warren_bound,
 )
-from headcount.theory.counting import log2_graphs
 
 # (items, d_model) and a total key dimension at which exact weights for a permutation were found.
-ACHIEVED = {(64, 16): 10, (128, 32): 10, (128, 64): 4, (256, 32): 36, (512, 64): 32, (4096, 512): 40}
+ACHIEVED = {
+    (64, 16): 10,
+    (128, 32): 10,
+    (128, 64): 4,
+    (256, 32): 36,
+    (512, 64): 32,
+    (4096, 512): 40,
+}
 quick = settings(deadline=None, max_examples=60)
 
 
@@ -45,10 +52,14 @@ def test_permutations_are_counted_exactly(items):
 def test_graphs_are_counted_exactly(items, share):
     pairs = items * (items - 1)
     edges = max(1, round(share * pairs))
-    assert log2_graphs(items, edges, "graph") == pytest.approx(math.log2(math.comb(pairs, edges)), rel=1e-13, abs=1e-12)
+    assert log2_graphs(items, edges, "graph") == pytest.approx(
+        math.log2(math.comb(pairs, edges)), rel=1e-13, abs=1e-12
+    )
 
 
-@pytest.mark.parametrize(("items", "edges"), [(10**7, 1), (10**7, 2), (10**7, 17), (10**7, 3000), (3000, 9000)])
+@pytest.mark.parametrize(
+    ("items", "edges"), [(10**7, 1), (10**7, 2), (10**7, 17), (10**7, 3000), (3000, 9000)]
+)
 def test_large_binomials_lose_no_digits(items, edges):
     exact = math.log2(math.comb(items * (items - 1), edges))
     assert log2_graphs(items, edges, "graph") == pytest.approx(exact, rel=1e-14)
@@ -56,7 +67,9 @@ def test_large_binomials_lose_no_digits(items, edges):
 
 def _regular_graphs(items: int, degree: int) -> int:
     """Count by rows: 0/1 matrices with zero diagonal and all row and column sums equal to `degree`."""
-    choices = [list(combinations([j for j in range(items) if j != i], degree)) for i in range(items)]
+    choices = [
+        list(combinations([j for j in range(items) if j != i], degree)) for i in range(items)
+    ]
 
     @cache
     def count(row: int, left: tuple[int, ...]) -> int:
@@ -87,7 +100,9 @@ def _bounded_graphs(items: int, edges: int, degree: int) -> int:
         if row == items:
             return int(missing == 0)
         return sum(
-            count(row + 1, missing - size, tuple(free - (j in chosen) for j, free in enumerate(left)))
+            count(
+                row + 1, missing - size, tuple(free - (j in chosen) for j, free in enumerate(left))
+            )
             for size in range(min(degree, missing) + 1)
             for chosen in combinations(others[row], size)
             if all(left[j] for j in chosen)
@@ -108,14 +123,22 @@ def test_bounded_count_is_a_lower_bound(items, edges, degree):
 
 def test_bounded_counts_by_hand_and_between_their_neighbours():
     partial = math.comb(1000, 999) ** 2 * math.factorial(999)  # loops allowed
-    assert math.log2(partial) - 2 < log2_graphs(1000, 999, "bounded", max_degree=1) < math.log2(partial)
+    assert (
+        math.log2(partial) - 2
+        < log2_graphs(1000, 999, "bounded", max_degree=1)
+        < math.log2(partial)
+    )
     every = log2_graphs(1000, 5000, "graph")
-    found = [log2_graphs(1000, 5000, "bounded", max_degree=degree) for degree in (5, 6, 10, 40, 400, 999)]
+    found = [
+        log2_graphs(1000, 5000, "bounded", max_degree=degree) for degree in (5, 6, 10, 40, 400, 999)
+    ]
     assert found == sorted(found)
     assert found[0] == pytest.approx(log2_graphs(1000, 5000, "regular"))
     assert found[-1] == pytest.approx(every)
     assert all(bits > 0.85 * every for bits in found[2:])
-    assert log2_graphs(10**7, 10**8, "bounded", max_degree=10**6) < log2_graphs(10**7, 10**8, "graph")
+    assert log2_graphs(10**7, 10**8, "bounded", max_degree=10**6) < log2_graphs(
+        10**7, 10**8, "graph"
+    )
 
 
 def test_regular_count_is_close_for_large_graphs():
@@ -129,8 +152,12 @@ def test_regular_count_is_close_for_large_graphs():
 
 
 def test_bit_budget_by_hand():
-    assert bit_budget_bound(log2_graphs(4), d_model=1, bits_per_parameter=1) == 2  # 2·2 + 1 ≥ log2 24 = 4.58
-    assert bit_budget_bound(log2_graphs(256), d_model=32, bits_per_parameter=1) == 27  # 64·26 < 1,684 ≤ 64·27
+    assert (
+        bit_budget_bound(log2_graphs(4), d_model=1, bits_per_parameter=1) == 2
+    )  # 2·2 + 1 ≥ log2 24 = 4.58
+    assert (
+        bit_budget_bound(log2_graphs(256), d_model=32, bits_per_parameter=1) == 27
+    )  # 64·26 < 1,684 ≤ 64·27
     assert bit_budget_bound(1.0, d_model=1, bits_per_parameter=1 / 3) == 1  # equality is enough
 
 
@@ -144,8 +171,12 @@ def test_warren_by_hand():
     assert warren_bits(reals=65, pairs=65280, heads=1) == pytest.approx(
         65 * math.log2(8 * math.e * 65280 / 65), rel=1e-15
     )
-    assert warren_bits(reals=10, pairs=6, heads=1) == 6  # more reals than polynomials: the trivial bound
-    assert warren_bound(log2_graphs(256), 256, 32) == 2  # 937 bits at D_K = 1, 1,861 at 2, 1,684 needed
+    assert (
+        warren_bits(reals=10, pairs=6, heads=1) == 6
+    )  # more reals than polynomials: the trivial bound
+    assert (
+        warren_bound(log2_graphs(256), 256, 32) == 2
+    )  # 937 bits at D_K = 1, 1,861 at 2, 1,684 needed
 
 
 def test_single_head_can_be_ruled_out_at_every_width():
@@ -164,7 +195,9 @@ def test_sign_patterns_never_exclude_what_exists(items, d_model):
     budget = ACHIEVED[items, d_model]
     bits = log2_graphs(items)
     assert warren_bound(bits, items, d_model) <= budget
-    assert all(warren_bound(bits, items, d_model, heads=heads) <= budget for heads in range(1, budget + 1))
+    assert all(
+        warren_bound(bits, items, d_model, heads=heads) <= budget for heads in range(1, budget + 1)
+    )
     assert heads_bound(bits, items, d_model) == 1
 
 
@@ -180,7 +213,12 @@ def test_points_on_a_circle_recognise_permutations_with_two_columns():
 
 
 @quick
-@given(seed=st.integers(0, 2**32 - 1), heads=st.integers(1, 4), key_dim=st.integers(1, 4), step=st.floats(0, 2))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    heads=st.integers(1, 4),
+    key_dim=st.integers(1, 4),
+    step=st.floats(0, 2),
+)
 def test_scores_move_no_faster_than_the_margin_bound_says(seed, heads, key_dim, step):
     """Lemma 9.3 (max, sum) and Eq. (29) in contexts of every length, under Eq. (26)."""
     rng = np.random.default_rng(seed)
@@ -250,7 +288,9 @@ def test_more_edges_more_items_or_less_width_never_need_less(items, d_model, sha
     assert all(a <= b for a, b in zip(base, more_edges, strict=True))
     assert all(a <= b for a, b in zip(base, narrower, strict=True))
     # Sign patterns count decisions on m² pairs, so only the other two must grow with the items.
-    assert all(a <= b for a, b in zip(base[:2], budgets(items + 1, edges, d_model)[:2], strict=True))
+    assert all(
+        a <= b for a, b in zip(base[:2], budgets(items + 1, edges, d_model)[:2], strict=True)
+    )
 
 
 @quick

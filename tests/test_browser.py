@@ -14,7 +14,9 @@ from tests.small_report import small_claims, small_evidence, small_figures
 pytestmark = pytest.mark.browser
 
 _CHARTS = ("fig1", "fig2", "bars")
-_DRAWN = "[...document.querySelectorAll('.chart')].every(box => box.querySelector('svg .role-mark > *'))"
+_DRAWN = (
+    "[...document.querySelectorAll('.chart')].every(box => box.querySelector('svg .role-mark > *'))"
+)
 _SETTLED = "new Promise(done => setTimeout(done, 200))"
 
 
@@ -24,7 +26,11 @@ def browser():
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
         pytest.skip("playwright is not installed; `make browser` installs it")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if program is None:
         pytest.skip("there is no chromium; `make browser` installs Debian's")
     with sync_playwright() as playwright:
@@ -38,7 +44,9 @@ def report(browser, tmp_path_factory) -> Path:
     from headcount.report.page import write_report
 
     folder = tmp_path_factory.mktemp("report")
-    return write_report(folder, small_evidence(), small_figures(), small_claims(), formats=("svg",))[0]
+    return write_report(
+        folder, small_evidence(), small_figures(), small_claims(), formats=("svg",)
+    )[0]
 
 
 @pytest.fixture
@@ -54,11 +62,16 @@ def opened(browser, report):
             route.abort()
 
     def open_page(width: int = 1280, wait: bool = True, hash: str = "", **options):
-        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True, **options)
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, offline=True, **options
+        )
         contexts.append(context)
         page = context.new_page()
         page.route("**/*", gate)
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: errors.append(message.text) if message.type == "error" else None,
+        )
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(report.as_uri() + hash)
         if wait:
@@ -74,7 +87,9 @@ def opened(browser, report):
 
 def marks(page, chart: str) -> int:
     """How many points and line ends a chart shows."""
-    return page.evaluate(f"document.querySelectorAll(\"[data-id='{chart}'] .mark-symbol.role-mark > path\").length")
+    return page.evaluate(
+        f"document.querySelectorAll(\"[data-id='{chart}'] .mark-symbol.role-mark > path\").length"
+    )
 
 
 def choose(page, name: str, value: str) -> None:
@@ -136,13 +151,17 @@ def test_a_phone_sees_one_column(opened):
         box = page.locator(shape.format(chart)).bounding_box()
         assert box["height"] > box["width"]
         drawn = float(page.get_attribute(shape.format(chart), "width"))
-        assert box["width"] == pytest.approx(drawn, rel=0.1)  # narrowed, not shrunk: the letters keep their size
+        assert box["width"] == pytest.approx(
+            drawn, rel=0.1
+        )  # narrowed, not shrunk: the letters keep their size
 
 
 def test_turning_the_phone_draws_anew(opened):
     page = opened(390)
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.wait_for_function("document.querySelector('[data-id=fig1] svg').getBoundingClientRect().width > 600")
+    page.wait_for_function(
+        "document.querySelector('[data-id=fig1] svg').getBoundingClientRect().width > 600"
+    )
 
 
 def test_a_point_tells_its_numbers(opened):

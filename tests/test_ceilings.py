@@ -9,22 +9,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount import InputError, construct, gaussian_embeddings, permutation_graph, regular_graph, verify
+from headcount import (
+    InputError,
+    construct,
+    gaussian_embeddings,
+    permutation_graph,
+    regular_graph,
+    verify,
+)
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.experiments.ceilings import COLUMNS, ceilings
-from headcount.theory.bounds import lower_bounds
+from headcount.reproduction.bounds_table import COLUMNS, ceilings
+from headcount.theory.lower_bounds import lower_bounds
 
 
 def is_exact(row, key_dim: int, seed: int) -> bool:
     """Build a row's construction anew at some width, and verify it."""
-    graph = permutation_graph(row.items, seed) if row.degree == 1 else regular_graph(row.items, row.degree, seed)
+    graph = (
+        permutation_graph(row.items, seed)
+        if row.degree == 1
+        else regular_graph(row.items, row.degree, seed)
+    )
     table = gaussian_embeddings(row.items, row.d_model, seed)
     method = "compressive" if row.degree == 1 else "general-graph"
     how = ("transpose", "paper") if row.name == "as printed" else ("pinv", "midpoint")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PreconditionWarning)
         weights = construct(
-            graph, table, method, key_dim=key_dim, heads=row.heads, inverse=how[0], threshold=how[1], seed=seed
+            graph,
+            table,
+            method,
+            key_dim=key_dim,
+            heads=row.heads,
+            inverse=how[0],
+            threshold=how[1],
+            seed=seed,
         )
     return verify(weights, graph, table).exact
 
@@ -64,9 +82,13 @@ def test_points_and_degrees_are_crossed_and_repeat():
     pd.testing.assert_frame_equal(frame, ceilings(points, degrees, seed=3))
     assert len(frame) == 4 * 5
     assert not frame.duplicated(["items", "d_model", "degree", "name"]).any()
-    bounds = frame[(frame["items"] == 32) & (frame["degree"] == 2) & (frame["kind"] == "lower bound")]
+    bounds = frame[
+        (frame["items"] == 32) & (frame["degree"] == 2) & (frame["kind"] == "lower bound")
+    ]
     expected = lower_bounds(32, 64, 16, family="regular", max_degree=2)
-    assert list(zip(bounds["name"], bounds["budget"], strict=True)) == [(b.name, b.budget) for b in expected]
+    assert list(zip(bounds["name"], bounds["budget"], strict=True)) == [
+        (b.name, b.budget) for b in expected
+    ]
     assert bounds[["heads", "key_dim"]].isna().all(axis=None)
 
 

@@ -15,8 +15,8 @@ from headcount.analysis.curves import curves
 from headcount.analysis.laws import budget_fit, regular_fit
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
 from headcount.report import charts
+from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import BLOCK, World
 
 BASE = [(64, 16), (64, 32), (128, 16), (128, 32), (256, 32)]
@@ -29,14 +29,18 @@ GRIDS = {  # variant, points, degrees
     "value": ("value", [(64, 16), (64, 32)], [1]),
     "linear": ("sum", [(64, 16), (128, 32)], [1]),
 }
-ALL = pytest.mark.parametrize("name", [name for name in charts.__all__ if name != "frontier"])  # drawn from a table
+ALL = pytest.mark.parametrize(
+    "name", [name for name in charts.__all__ if name != "frontier"]
+)  # drawn from a table
 
 
 def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.DataFrame:
     """Runs of a grid; F1 rises with the budget, and one head stays below the level where m ≥ 4·d_model."""
     variant, points, degrees = GRIDS[grid]
     rows = []
-    for (items, d_model), degree, count, step, seed in product(points, degrees, heads, range(1, 7), range(seeds)):
+    for (items, d_model), degree, count, step, seed in product(
+        points, degrees, heads, range(1, 7), range(seeds)
+    ):
         need = degree * items * log2(items) / d_model
         key_dim = max(1, round(step * need / 4 / count))
         top = 0.7 if count == 1 and items >= 4 * d_model else 1.0
@@ -44,7 +48,9 @@ def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.D
         split = {"heads": count, "key_dim": key_dim, "budget": count * key_dim, "seed": seed}
         point = {"variant": variant, "degree": degree, "items": items, "d_model": d_model}
         rows.append(point | split | {"value": value, "diverged": None})
-    return pd.DataFrame(rows).drop_duplicates(["degree", "items", "d_model", "heads", "budget", "seed"])
+    return pd.DataFrame(rows).drop_duplicates(
+        ["degree", "items", "d_model", "heads", "budget", "seed"]
+    )
 
 
 def _evidence(**options) -> Evidence:
@@ -52,14 +58,28 @@ def _evidence(**options) -> Evidence:
     judged = {grid: frame for grid, frame in runs.items() if grid != "value"}
     seeds = {grid: frame["seed"].nunique() for grid, frame in runs.items()}
     bounds = [(64, 16, "lower bound", "margin", 2), (64, 16, "construction", "as printed", None)]
-    bounds += [(64, 16, "construction", "pseudo-inverse", 64), (512, 64, "lower bound", "margin", 6)]
-    ceilings = pd.DataFrame(bounds, columns=["items", "d_model", "kind", "name", "budget"]).assign(degree=1)
+    bounds += [
+        (64, 16, "construction", "pseudo-inverse", 64),
+        (512, 64, "lower bound", "margin", 6),
+    ]
+    ceilings = pd.DataFrame(bounds, columns=["items", "d_model", "kind", "name", "budget"]).assign(
+        degree=1
+    )
     return Evidence(
-        pd.concat([curves(frame).assign(grid=grid) for grid, frame in runs.items()], ignore_index=True),
         pd.concat(
-            [thresholds(frame).assign(grid=grid, runs=seeds[grid]) for grid, frame in judged.items()], ignore_index=True
+            [curves(frame).assign(grid=grid) for grid, frame in runs.items()], ignore_index=True
         ),
-        pd.concat([thresholds_by_heads(frame).assign(grid=grid) for grid, frame in judged.items()], ignore_index=True),
+        pd.concat(
+            [
+                thresholds(frame).assign(grid=grid, runs=seeds[grid])
+                for grid, frame in judged.items()
+            ],
+            ignore_index=True,
+        ),
+        pd.concat(
+            [thresholds_by_heads(frame).assign(grid=grid) for grid, frame in judged.items()],
+            ignore_index=True,
+        ),
         ceilings.astype({"budget": "Int64"}),
         block=World(block=BLOCK).evidence().block,
     )
@@ -78,7 +98,9 @@ def reduced() -> Evidence:
     return replace(whole, curves=whole.curves.loc[~gone].reset_index(drop=True))
 
 
-_DRAWN: dict[tuple[str, int], tuple[Evidence, dict]] = {}  # Altair takes long to validate; the evidence keeps its id
+_DRAWN: dict[
+    tuple[str, int], tuple[Evidence, dict]
+] = {}  # Altair takes long to validate; the evidence keeps its id
 
 
 def _spec(name: str, evidence: Evidence, **signals: int) -> dict:
@@ -131,7 +153,9 @@ def test_shapes_are_names(name, full):
             return []
         shape = node.get("encoding", {}).get("shape", {})
         own = [shape["type"]] if "type" in shape else []
-        return own + [found for key, part in node.items() if key != "datasets" for found in types(part)]
+        return own + [
+            found for key, part in node.items() if key != "datasets" for found in types(part)
+        ]
 
     assert set(types(_spec(name, full))) <= {"nominal"}
 
@@ -145,7 +169,10 @@ def test_the_marks_of_the_diagonal_stand_on_their_bars(full):
 
 @ALL
 def test_nothing_to_draw_is_one_sentence(name, full):
-    frames = {part: getattr(full, part).iloc[:0] for part in ("curves", "thresholds", "by_heads", "ceilings")}
+    frames = {
+        part: getattr(full, part).iloc[:0]
+        for part in ("curves", "thresholds", "by_heads", "ceilings")
+    }
     with pytest.raises(InputError, match="nothing to draw"):
         getattr(charts, name)(Evidence(**frames))
 
@@ -173,7 +200,11 @@ def test_filters_stand_at_the_top_and_select(name, full):
     [
         ("fig1", {"h": 4}, "heads == 4"),
         ("fig9", {"m": 64}, "items == 64"),
-        ("fig9", {"m": 128, "d_model_": 32, "h": 8}, "items == 128 and d_model == 32 and heads == 8"),
+        (
+            "fig9",
+            {"m": 128, "d_model_": 32, "h": 8},
+            "items == 128 and d_model == 32 and heads == 8",
+        ),
         ("fig9", {"m": 7}, "items == 7"),
         ("fig6", {"d_model_": 32}, "d_model == 32"),
         ("fig3", {"d_model_": 16}, "d_model == 16"),
@@ -193,7 +224,10 @@ def test_curves_are_those_of_the_evidence(full):
         ours[["heads", "budget", "mean", "low", "high", "runs"]].to_numpy()
     )
     assert (drawn["heads"] * drawn["key_dim"] == drawn["budget"]).all()
-    panels = {name: _rows(_spec(name, full))["panel"].nunique() for name in ("fig5", "fig6", "fig9", "fig11", "linear")}
+    panels = {
+        name: _rows(_spec(name, full))["panel"].nunique()
+        for name in ("fig5", "fig6", "fig9", "fig11", "linear")
+    }
     assert panels == {"fig5": 2, "fig6": 2, "fig9": len(BASE), "fig11": 2, "linear": 4}
 
 
@@ -235,7 +269,9 @@ def test_too_few_points_leave_the_papers_line_alone(full):
 def test_the_diagonal_and_the_table_join_grids(full):
     assert _rows(_spec("fig4", full))["items"].tolist() == [128, 256, 512]
     cells = _rows(_spec("fig8", full))
-    assert sorted(zip(cells["items"], cells["d_model"], strict=True)) == sorted({*BASE, (512, 64), (512, 16)})
+    assert sorted(zip(cells["items"], cells["d_model"], strict=True)) == sorted(
+        {*BASE, (512, 64), (512, 16)}
+    )
     first = full.on("base", "thresholds").iloc[0]
     texts = [first[name] for name in ("central", "optimistic", "conservative")]
     assert cells.loc[0, ["middle", "lower", "upper"]].tolist() == [str(number) for number in texts]
@@ -246,10 +282,23 @@ def test_what_did_not_pass_is_marked(reduced):
     tested = reduced.on("base", items=64, d_model=16)["budget"].max()
     drawn = _rows(_spec("fig3", reduced)).query("items == 64 and d_model == 16").iloc[0]
     assert pd.isna(drawn["central"])
-    assert drawn[["open", "low", "high", "interval"]].tolist() == [True, tested, tested, f"> {tested}"]
-    unknown = _rows(_spec("fig3", reduced)).query("items == 128 and d_model == 16").iloc[0]  # no curves
+    assert drawn[["open", "low", "high", "interval"]].tolist() == [
+        True,
+        tested,
+        tested,
+        f"> {tested}",
+    ]
+    unknown = (
+        _rows(_spec("fig3", reduced)).query("items == 128 and d_model == 16").iloc[0]
+    )  # no curves
     assert unknown["interval"] == "none"
-    for name, mark in {"fig2": "cross", "fig3": "arrow", "fig10": "cross", "fig12": "arrow", "fig13": "cross"}.items():
+    for name, mark in {
+        "fig2": "cross",
+        "fig3": "arrow",
+        "fig10": "cross",
+        "fig12": "arrow",
+        "fig13": "cross",
+    }.items():
         assert mark in str(_spec(name, reduced)["title"]["subtitle"]), name
     cell = _rows(_spec("fig8", reduced)).query("items == 64 and d_model == 16").iloc[0]
     assert cell[["middle", "lower", "upper"]].tolist() == ["none", "", f"> {tested}"]
@@ -259,5 +308,9 @@ def test_bounds_holds_all_three_kinds(full):
     drawn = _rows(_spec("bounds", full)).query("items == 64")
     trained = full.on("base", "thresholds", items=64, d_model=16)["central"][0]
     budgets = drawn.set_index("name")["budget"]
-    assert budgets.dropna().to_dict() == {"margin": 2, "pseudo-inverse": 64, "trained D_K*": trained}
+    assert budgets.dropna().to_dict() == {
+        "margin": 2,
+        "pseudo-inverse": 64,
+        "trained D_K*": trained,
+    }
     assert pd.isna(budgets["as printed"])

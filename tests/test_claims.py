@@ -49,7 +49,9 @@ def printed(budget: int | None) -> World:
     return replace(WORLD, ceilings=(CEILINGS[0], *rows))
 
 
-FLAT_BEYOND = replace(WORLD, points=(*WORLD.points, Point("regular", 128, 32, {64: 128}, degree=32)))
+FLAT_BEYOND = replace(
+    WORLD, points=(*WORLD.points, Point("regular", 128, 32, {64: 128}, degree=32))
+)
 FLATTER = {1: 28, 2: 40, 4: 64, 8: 108, 16: 208}  # near a line, but like r to the power 0.72
 CHANGED = {
     "C1 slow rise": ("C1", WORLD.map("base", lambda p: replace(p, power=0.1)), "not confirmed"),
@@ -58,11 +60,21 @@ CHANGED = {
     "C2 one head is best": ("C2", WORLD.map("base", with_needs(one_best)), "not confirmed"),
     "C2 one point": (
         "C2",
-        WORLD.map("base", lambda p: with_needs(one_best)(p) if (p.items, p.d_model) == (128, 16) else p),
+        WORLD.map(
+            "base", lambda p: with_needs(one_best)(p) if (p.items, p.d_model) == (128, 16) else p
+        ),
         "partly",
     ),
-    "C2 λ < 8": ("C2", WORLD.map("base", lambda p: p if p.items < 8 * p.d_model else None), "not measured"),
-    "C3 no line": ("C3", WORLD.map("base", budget_set(lambda p: 100 + 20 * (p.items % 5))), "not confirmed"),
+    "C2 λ < 8": (
+        "C2",
+        WORLD.map("base", lambda p: p if p.items < 8 * p.d_model else None),
+        "not measured",
+    ),
+    "C3 no line": (
+        "C3",
+        WORLD.map("base", budget_set(lambda p: 100 + 20 * (p.items % 5))),
+        "not confirmed",
+    ),
     "C3 narrow points off": (
         "C3",
         WORLD.map("base", lambda p: scaled(6)(p) if p.d_model == 16 and p.items == 128 else p),
@@ -74,17 +86,39 @@ CHANGED = {
         WORLD.map("base", lambda p: p if p.items == 64 and p.d_model == 16 else None),
         "not measured",
     ),
-    "C4 level": ("C4", WORLD.map("base", heads_set(lambda p: 4 if p.d_model == 32 else 8)), "not confirmed"),
-    "C4 steeper": ("C4", WORLD.map("base", heads_set(lambda p: 2 * p.items // p.d_model)), "partly"),
+    "C4 level": (
+        "C4",
+        WORLD.map("base", heads_set(lambda p: 4 if p.d_model == 32 else 8)),
+        "not confirmed",
+    ),
+    "C4 steeper": (
+        "C4",
+        WORLD.map("base", heads_set(lambda p: 2 * p.items // p.d_model)),
+        "partly",
+    ),
     "C5 by vertices": ("C5", WORLD.map("regular", budget_set(lambda p: 30)), "not confirmed"),
-    "C5 flattens": ("C5", WORLD.map("regular", with_needs(lambda p: {1: FLATTER[p.degree]})), "partly"),
+    "C5 flattens": (
+        "C5",
+        WORLD.map("regular", with_needs(lambda p: {1: FLATTER[p.degree]})),
+        "partly",
+    ),
     "C5 r = 32 is not the paper's": ("C5", FLAT_BEYOND, "confirmed"),
     "C5 steeper": ("C5", WORLD.map("regular", scaled(2)), "partly"),
-    "C5 one degree": ("C5", WORLD.map("regular", lambda p: p if p.degree == 1 else None), "not measured"),
-    "C6 to the left": ("C6", WORLD.map("softmax", lambda p: softmax_point(p.items, p.d_model, 0.7)), "not confirmed"),
+    "C5 one degree": (
+        "C5",
+        WORLD.map("regular", lambda p: p if p.degree == 1 else None),
+        "not measured",
+    ),
+    "C6 to the left": (
+        "C6",
+        WORLD.map("softmax", lambda p: softmax_point(p.items, p.d_model, 0.7)),
+        "not confirmed",
+    ),
     "C6 one panel": (
         "C6",
-        WORLD.map("softmax", lambda p: softmax_point(p.items, p.d_model, 0.7 if p.items == 256 else 2.0)),
+        WORLD.map(
+            "softmax", lambda p: softmax_point(p.items, p.d_model, 0.7 if p.items == 256 else 2.0)
+        ),
         "partly",
     ),
     "C6 no advantage": ("C6", WORLD.map("softmax", with_needs(one_best)), "partly"),
@@ -100,13 +134,33 @@ CHANGED = {
         WORLD.map("linear", lambda p: linear_point(p.items, p.d_model, 16)),
         "not confirmed",
     ),
-    "C8 nothing passes": ("C8", WORLD.map("linear", with_needs(lambda p: {1: None, 2: None})), "partly"),
+    "C8 nothing passes": (
+        "C8",
+        WORLD.map("linear", with_needs(lambda p: {1: None, 2: None})),
+        "partly",
+    ),
     "C8 none": ("C8", WORLD.without("linear"), "not measured"),
     "C9 like m": ("C9", WORLD.map("diagonal", budget_set(lambda p: p.items / 4)), "not confirmed"),
-    "C9 scatters": ("C9", WORLD.map("diagonal", budget_set(lambda p: 150 if p.items == 1024 else 96)), "not confirmed"),
-    "C9 dips": ("C9", WORLD.map("diagonal", budget_set(lambda p: 56 if p.items == 1024 else p.best[0])), "partly"),
-    "C9 heads grow": ("C9", WORLD.map("diagonal", heads_set(lambda p: 4 if p.items < 1000 else 16)), "partly"),
-    "C9 small m": ("C9", WORLD.map("diagonal", lambda p: p if p.items < 1000 else None), "not measured"),
+    "C9 scatters": (
+        "C9",
+        WORLD.map("diagonal", budget_set(lambda p: 150 if p.items == 1024 else 96)),
+        "not confirmed",
+    ),
+    "C9 dips": (
+        "C9",
+        WORLD.map("diagonal", budget_set(lambda p: 56 if p.items == 1024 else p.best[0])),
+        "partly",
+    ),
+    "C9 heads grow": (
+        "C9",
+        WORLD.map("diagonal", heads_set(lambda p: 4 if p.items < 1000 else 16)),
+        "partly",
+    ),
+    "C9 small m": (
+        "C9",
+        WORLD.map("diagonal", lambda p: p if p.items < 1000 else None),
+        "not measured",
+    ),
     "C10 wide heads": (
         "C10",
         WORLD.map("base", budget_set(lambda p: 60 * BEST_HEADS[p.items // p.d_model])),
@@ -132,7 +186,11 @@ CHANGED = {
     "C12 not as printed": ("C12", printed(None), "partly"),
     "C12 less as printed": ("C12", printed(4), "partly"),
     "C12 printed not tried": ("C12", replace(WORLD, ceilings=(CEILINGS[0], CEILINGS[2])), "partly"),
-    "C12 no bound": ("C12", replace(WORLD, ceilings=((64, 16, 1, "lower bound", "Warren", None),)), "not measured"),
+    "C12 no bound": (
+        "C12",
+        replace(WORLD, ceilings=((64, 16, 1, "lower bound", "Warren", None),)),
+        "not measured",
+    ),
 }
 
 
@@ -164,10 +222,14 @@ def test_numbers_say_what_they_leave_out():
     assert "as printed is exact, in the d_k searched, at 0 of 1 point;" in found
     assert "at 1 the trivial one, one head an edge" in found
     assert "trivial" not in number_of("C12", WORLD)
-    one = WORLD.map("linear", lambda p: p if p.items == 128 else replace(p, needs={1: None, 2: None}))
+    one = WORLD.map(
+        "linear", lambda p: p if p.items == 128 else replace(p, needs={1: None, 2: None})
+    )
     found = number_of("C8", one)
     assert "several heads pass with less at 0 of 1 point; nothing passes at (64, 16)" in found
-    assert "20,000 steps up to m = 512, 80,000 at 1,024 and 2,048, 200,000 at 4,096" in number_of("C9", WORLD)
+    assert "20,000 steps up to m = 512, 80,000 at 1,024 and 2,048, 200,000 at 4,096" in number_of(
+        "C9", WORLD
+    )
     assert "docs/deviations.md, 22" in number_of("C9", WORLD)
     assert "at most ×" in number_of("C1", WORLD)
 
@@ -181,16 +243,23 @@ def test_numbers_say_what_they_leave_out():
     ],
 )
 def test_widths_outside_the_range_are_not_counted_in_it(width, expected):
-    changed = WORLD.map("base", lambda p: budget_set(lambda q: width)(p) if (p.items, p.d_model) == (64, 64) else p)
+    changed = WORLD.map(
+        "base", lambda p: budget_set(lambda q: width)(p) if (p.items, p.d_model) == (64, 64) else p
+    )
     assert expected in number_of("C10", changed)
 
 
-checks = st.lists(st.sampled_from([True, False, None]), min_size=1).map(lambda held: [Check(h, "") for h in held])
+checks = st.lists(st.sampled_from([True, False, None]), min_size=1).map(
+    lambda held: [Check(h, "") for h in held]
+)
 
 
 @given(checks, st.integers(0, 10))
 def test_a_failed_check_never_raises_a_verdict(found, place):
     order = ["not measured", "not confirmed", "partly", "confirmed"]
-    worse = [Check(False, "") if index == place % len(found) else check for index, check in enumerate(found)]
+    worse = [
+        Check(False, "") if index == place % len(found) else check
+        for index, check in enumerate(found)
+    ]
     if found[0].holds is not None:
         assert order.index(verdict(worse)) <= order.index(verdict(found))

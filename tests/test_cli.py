@@ -19,7 +19,9 @@ HEADCOUNT = Path(sys.executable).with_name("headcount")
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([HEADCOUNT, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [HEADCOUNT, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +51,30 @@ def folder(tmp_path_factory) -> Path:
     (path / "cut.npy").write_bytes((path / "table.npy").read_bytes()[:500])
     (path / "cut.safetensors").write_bytes((path / "weights.safetensors").read_bytes()[:300])
     save_file({"a": torch.ones(2, 2)}, path / "other.safetensors")
-    metadata = {"format": "headcount-key-query", "version": "1", "aggregation": "max", "threshold": "0.0"}
+    metadata = {
+        "format": "headcount-key-query",
+        "version": "1",
+        "aggregation": "max",
+        "threshold": "0.0",
+    }
     bad = {**metadata, "widths": "[4]", "notes": "{}"}
-    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "widths.safetensors", bad)
-    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 2)}, path / "shapes.safetensors", bad)
+    save_file(
+        {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)},
+        path / "widths.safetensors",
+        bad,
+    )
+    save_file(
+        {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 2)},
+        path / "shapes.safetensors",
+        bad,
+    )
     save_file({"queries": torch.ones(1, 2, 3)}, path / "missing.safetensors", bad)
     newer = {**bad, "version": "99"}
-    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "newer.safetensors", newer)
+    save_file(
+        {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)},
+        path / "newer.safetensors",
+        newer,
+    )
     np.save(path / "twice.npy", np.array([[0, 1], [2, 2]]))
     (path / "wide.csv").write_text("source,target\n0,1,2\n1,2,3\n")
     (path / "logic.csv").write_text("source,target\nTrue,False\n")
@@ -64,9 +83,17 @@ def folder(tmp_path_factory) -> Path:
         np.savez(file, a=table)
     np.save(path / "long.npy", table.astype(np.longdouble))
     listed = {**metadata, "widths": "[3]", "notes": "[1]"}
-    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "notes.safetensors", listed)
+    save_file(
+        {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)},
+        path / "notes.safetensors",
+        listed,
+    )
     endless = {**metadata, "widths": "[3]", "notes": "{}", "threshold": "inf"}
-    save_file({"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)}, path / "endless.safetensors", endless)
+    save_file(
+        {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 2, 3)},
+        path / "endless.safetensors",
+        endless,
+    )
     return path
 
 
@@ -80,40 +107,74 @@ BAD_INPUT = {
     ),
     "id out of range": (["verify", WEIGHTS, "outside.csv", TABLE], "outside.csv, line 3"),
     "negative id": (["verify", WEIGHTS, "negative.csv", TABLE], "negative.csv, line 2"),
-    "wrong header": (["verify", WEIGHTS, "header.csv", TABLE], "header.csv, line 1: the header is 'from,to'"),
+    "wrong header": (
+        ["verify", WEIGHTS, "header.csv", TABLE],
+        "header.csv, line 1: the header is 'from,to'",
+    ),
     "empty graph file": (["verify", WEIGHTS, "empty.csv", TABLE], "empty.csv, line 1"),
     "words for ids": (["verify", WEIGHTS, "words.csv", TABLE], "words.csv, line 3: 'one,2'"),
     "fractions for ids": (["verify", WEIGHTS, "fraction.csv", TABLE], "fraction.csv, line 2"),
     "three columns": (["verify", WEIGHTS, "three.csv", TABLE], "three.csv, line 3"),
     "three columns from the first": (["verify", WEIGHTS, "wide.csv", TABLE], "wide.csv, line 2"),
-    "words that pandas would take": (["verify", WEIGHTS, "logic.csv", TABLE], "logic.csv, line 2: 'True,False'"),
+    "words that pandas would take": (
+        ["verify", WEIGHTS, "logic.csv", TABLE],
+        "logic.csv, line 2: 'True,False'",
+    ),
     "a compressed graph": (["verify", WEIGHTS, "edges.csv.gz", TABLE], "use .csv or .tsv"),
-    "an archive of tables": (["verify", WEIGHTS, GRAPH, "zip.npy"], "zip.npy: not a whole .npy array"),
+    "an archive of tables": (
+        ["verify", WEIGHTS, GRAPH, "zip.npy"],
+        "zip.npy: not a whole .npy array",
+    ),
     "numbers beyond 64 bits": (["verify", WEIGHTS, GRAPH, "long.npy"], "at most 64 bits"),
     "notes that are none": (["show", "notes.safetensors"], "not a whole weights file"),
     "an endless threshold": (["show", "endless.safetensors"], "the threshold is inf"),
     "a picture not asked for": (["show", WEIGHTS, GRAPH, TABLE], "add --scores"),
-    "a negative seed": (["make", "graph", "permutation", "--items", "4", "--seed", "-1", "--out", "x.csv"], "seed -1"),
-    "too many items": (["make", "graph", "permutation", "--items", "10000000000", "--out", "x.csv"], "too many"),
+    "a negative seed": (
+        ["make", "graph", "permutation", "--items", "4", "--seed", "-1", "--out", "x.csv"],
+        "seed -1",
+    ),
+    "too many items": (
+        ["make", "graph", "permutation", "--items", "10000000000", "--out", "x.csv"],
+        "too many",
+    ),
     "an unknown option": (["verify", "--nope"], "No such option: --nope; see --help"),
     "an unknown command": (["nonsense"], "No such command 'nonsense'"),
     "a missing option": (["make", "graph", "permutation"], "Missing option '--items'"),
     "construct nothing": (["construct"], "give a graph and a table"),
-    "calibrate nothing": (["construct", "--trials", "3", "--method", "compressive"], "--trials needs"),
+    "calibrate nothing": (
+        ["construct", "--trials", "3", "--method", "compressive"],
+        "--trials needs",
+    ),
     "both contexts and length": (
         ["verify", WEIGHTS, GRAPH, TABLE, "--contexts", "twice.npy", "--context-length", "3"],
         "exclude each other",
     ),
-    "a bench of nothing": (["bench", "packing", "--items", "16", "--edges", "8", "--block", "0"], "--block"),
+    "a bench of nothing": (
+        ["bench", "packing", "--items", "16", "--edges", "8", "--block", "0"],
+        "--block",
+    ),
     "a table beyond memory": (
         ["make", "embeddings", "one-hot", "--items", "1000000000000", "--out", "x.npy"],
         "too large for this machine",
     ),
     "a width beyond numbers": (
-        ["make", "embeddings", "gaussian", "--items", "1", "--d-model", "10000000000000000000", "--out", "x.npy"],
+        [
+            "make",
+            "embeddings",
+            "gaussian",
+            "--items",
+            "1",
+            "--d-model",
+            "10000000000000000000",
+            "--out",
+            "x.npy",
+        ],
         "too large for this machine",
     ),
-    "hardly a bit": (["plan", "--items", "64", "--d-model", "16", "--bits", "1e-308"], "1e-6 to 1e6 bits"),
+    "hardly a bit": (
+        ["plan", "--items", "64", "--d-model", "16", "--bits", "1e-308"],
+        "1e-6 to 1e6 bits",
+    ),
     "a blank line": (["verify", WEIGHTS, "gap.csv", TABLE], "gap.csv, line 3"),
     "an id beyond 64 bits": (["verify", WEIGHTS, "huge.csv", TABLE], "huge.csv, line 2"),
     "too few rows": (["verify", WEIGHTS, GRAPH, "short.npy"], "graph.csv, line"),
@@ -121,7 +182,10 @@ BAD_INPUT = {
     "another width": (["verify", WEIGHTS, GRAPH, "narrow.npy"], "the table is 16 wide"),
     "a flat table": (["verify", WEIGHTS, GRAPH, "flat.npy"], "items × d_model"),
     "text in a table": (["verify", WEIGHTS, GRAPH, "text.npy"], "must be real numbers"),
-    "pickled objects": (["verify", WEIGHTS, GRAPH, "objects.npy"], "objects.npy: not a whole .npy array"),
+    "pickled objects": (
+        ["verify", WEIGHTS, GRAPH, "objects.npy"],
+        "objects.npy: not a whole .npy array",
+    ),
     "a truncated table": (["verify", WEIGHTS, GRAPH, "cut.npy"], "cut.npy: not a whole .npy array"),
     "truncated weights": (
         ["verify", "cut.safetensors", GRAPH, TABLE],
@@ -129,7 +193,10 @@ BAD_INPUT = {
     ),
     "no weights inside": (["show", "other.safetensors"], "holds no key-query weights"),
     "widths that do not fit": (["show", "widths.safetensors"], "widths (4,)"),
-    "a tensor missing": (["show", "missing.safetensors"], "missing.safetensors: not a whole weights file"),
+    "a tensor missing": (
+        ["show", "missing.safetensors"],
+        "missing.safetensors: not a whole weights file",
+    ),
     "a newer format": (["show", "newer.safetensors"], "upgrade"),
     "unknown table format": (["verify", WEIGHTS, GRAPH, "graph.csv"], "use .npy or .safetensors"),
     "contexts with repeats": (
@@ -141,7 +208,10 @@ BAD_INPUT = {
         ["make", "graph", "regular", "--items", "8", "--degree", "8", "--out", "x.csv"],
         "degree 8 does not fit 8 items",
     ),
-    "degree missing": (["make", "graph", "regular", "--items", "8", "--out", "x.csv"], "needs --degree"),
+    "degree missing": (
+        ["make", "graph", "regular", "--items", "8", "--out", "x.csv"],
+        "needs --degree",
+    ),
     "degree misplaced": (
         ["make", "graph", "permutation", "--items", "8", "--degree", "2", "--out", "x.csv"],
         "--degree does not apply",
@@ -155,7 +225,10 @@ BAD_INPUT = {
         ["make", "graph", "permutation", "--items", "4", "--out", "no/x.csv"],
         "cannot write there",
     ),
-    "no width": (["make", "embeddings", "gaussian", "--items", "4", "--out", "x.npy"], "needs --d-model"),
+    "no width": (
+        ["make", "embeddings", "gaussian", "--items", "4", "--out", "x.npy"],
+        "needs --d-model",
+    ),
     "bad density": (
         [
             "make",
@@ -172,7 +245,10 @@ BAD_INPUT = {
         ],
         "density 2.0",
     ),
-    "a picture without a graph": (["show", WEIGHTS, "--scores", "x.png"], "needs a graph and a table"),
+    "a picture without a graph": (
+        ["show", WEIGHTS, "--scores", "x.png"],
+        "needs a graph and a table",
+    ),
     "an unknown picture": (["show", WEIGHTS, GRAPH, TABLE, "--scores", "x.bmp"], "written as .png"),
 }
 
@@ -205,7 +281,17 @@ def test_verify_answers_by_exit_code_and_json(folder):
     done = run(folder, "verify", WEIGHTS, GRAPH, TABLE, "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == 0
-    keys = ["exact", "margin", "threshold", "false_positives", "false_negatives", "f1", "budget", "heads", "key_dim"]
+    keys = [
+        "exact",
+        "margin",
+        "threshold",
+        "false_positives",
+        "false_negatives",
+        "f1",
+        "budget",
+        "heads",
+        "key_dim",
+    ]
     assert [answer[key] for key in keys] == [True, answer["margin"], 32.0, 0, 0, 1.0, 64, 1, 64]
     assert answer["margin"] > 0
     weights = load(folder / WEIGHTS)
@@ -237,7 +323,20 @@ def test_show_says_what_is_there_and_draws(folder):
 
 def test_made_files_follow_the_seed(folder):
     for name, seed in (("a.csv", "1"), ("b.csv", "1"), ("c.csv", "2")):
-        run(folder, "make", "graph", "random", "--items", "50", "--edges", "70", "--seed", seed, "--out", name)
+        run(
+            folder,
+            "make",
+            "graph",
+            "random",
+            "--items",
+            "50",
+            "--edges",
+            "70",
+            "--seed",
+            seed,
+            "--out",
+            name,
+        )
     a, b, c = ((folder / name).read_text() for name in ("a.csv", "b.csv", "c.csv"))
     assert a == b != c
 
@@ -250,7 +349,9 @@ def test_help_and_version_load_nothing_heavy():
         "except SystemExit: pass\n"
         "print([name for name in ('torch', 'numpy', 'pandas', 'scipy', 'altair') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip().endswith("[]")
     done = run(Path.cwd(), "--version")
     assert done.stdout.startswith("headcount 0.")

@@ -19,20 +19,23 @@ import pytest
 from headcount import RunResult, RunSpec, train
 from headcount.cli import main
 from headcount.errors import InputError
-from headcount.experiments import cluster, runner
-from headcount.experiments.cluster import Cluster, hired
-from headcount.experiments.runner import Here, run_sweep
-from headcount.experiments.shard import run_shard
-from headcount.experiments.store import Store
-from headcount.experiments.sweep import Grid
-from headcount.training.choose import choose_engine
+from headcount.store.store import Store
+from headcount.sweeps import cluster, runner
+from headcount.sweeps.cluster import Cluster, hired
+from headcount.sweeps.file import Grid
+from headcount.sweeps.runner import Here, run_sweep
+from headcount.sweeps.worker import run_shard
+from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
 from tests.sweep_runs import plain, table
 
-pytest.importorskip("distributed", reason="needs the package distributed (pip install 'headcount[cluster]')")
+pytest.importorskip(
+    "distributed", reason="needs the package distributed (pip install 'headcount[cluster]')"
+)
 
 SPECS = [
-    RunSpec(32, 8, heads, key_dim, seed, steps=40_000) for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
+    RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
+    for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
 ]
 
 
@@ -86,7 +89,10 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
 
     def begin() -> list[subprocess.Popen[bytes]]:
         scheduler = lives.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", port))
-        return [scheduler, lives.enter_context(dask("worker", address, "--nthreads", 1, "--no-nanny"))]
+        return [
+            scheduler,
+            lives.enter_context(dask("worker", address, "--nthreads", 1, "--no-nanny")),
+        ]
 
     with lives, Store(tmp_path / "some.sqlite") as store:
         first = begin()
@@ -130,7 +136,11 @@ def free_port() -> int:
 
 
 def test_a_shard_gives_back_what_it_has_no_time_for():
-    specs = [RunSpec(16, 8, 2, key_dim, seed, steps=60, check_every=20) for key_dim in (1, 2) for seed in range(2)]
+    specs = [
+        RunSpec(16, 8, 2, key_dim, seed, steps=60, check_every=20)
+        for key_dim in (1, 2)
+        for seed in range(2)
+    ]
     expected = {result.spec: result for result in train(specs, "torch", progress=False)}
     runs, found, shards = [UnderWay(spec) for spec in specs], dict[RunSpec, RunResult](), 0
     while runs:
@@ -174,7 +184,9 @@ def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
     crew = Cluster(Silent("one"), None, "torch", said.append)
     crew._look()
     crew._meet("one", crew._hands["one"], ("torch", "cpu"), "0.0")
-    with pytest.raises(InputError, match="no worker of the cluster can be used: worker one has headcount 0"):
+    with pytest.raises(
+        InputError, match="no worker of the cluster can be used: worker one has headcount 0"
+    ):
         crew._look()
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.claims import claims
 from headcount.report.comparisons import COMPARISONS
 from headcount.report.meanings import MEANINGS
 from headcount.report.readings.paper_widths import paper_widths
 from headcount.report.tables import table1, table2
 from headcount.report.words import num, percent
+from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import (
     CEILINGS,
     COUNTS,
@@ -31,7 +31,21 @@ from tests.made_evidence import (
     with_needs,
 )
 
-IDS = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13"]
+IDS = [
+    "fig1",
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "fig6",
+    "fig7",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+    "fig13",
+]
 IDS += ["table1", "table2", "linear", "block", "bounds", "frontier"]
 
 
@@ -40,7 +54,9 @@ def test_registries_have_every_figure_and_the_figures_of_claims_exist():
     assert {figure for claim in claims(NOTHING) for figure in claim.figures} <= set(IDS)
 
 
-@pytest.mark.parametrize("evidence", [WORLD.evidence(), QUICK.evidence(), NOTHING], ids=["paper", "quick", "nothing"])
+@pytest.mark.parametrize(
+    "evidence", [WORLD.evidence(), QUICK.evidence(), NOTHING], ids=["paper", "quick", "nothing"]
+)
 @pytest.mark.parametrize("name", IDS)
 def test_a_meaning_has_two_sentences(name, evidence):
     text = MEANINGS[name](evidence)
@@ -59,7 +75,9 @@ def test_comparisons_hold_the_papers_numbers(evidence):
     for compare in COMPARISONS.values():
         for row in compare(evidence):
             assert row.place in known
-            assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b", f"{row.ours} {row.difference} {row.paper}"), row
+            assert not re.search(
+                r"\bnan\b|\bNone\b|<NA>|\binf\b", f"{row.ours} {row.difference} {row.paper}"
+            ), row
             assert row.difference == "same" or row.difference[0] in "+−–d", row
 
 
@@ -71,7 +89,10 @@ def test_no_evidence_has_no_comparison_and_no_verdict():
 
 
 def rows_of(name: str, world: World = WORLD) -> dict[str, tuple[str, str, bool | None]]:
-    return {row.what: (row.paper, row.difference, row.overlap) for row in COMPARISONS[name](world.evidence())}
+    return {
+        row.what: (row.paper, row.difference, row.overlap)
+        for row in COMPARISONS[name](world.evidence())
+    }
 
 
 def test_slopes_stand_beside_the_papers_with_their_intervals():
@@ -81,16 +102,25 @@ def test_slopes_stand_beside_the_papers_with_their_intervals():
     assert slope[0] == "0.46"
     assert slope[2] is True
     (slope,) = (
-        row for what, row in rows_of("fig12", around.map("regular", scaled(2))).items() if "paper's fit" in what
+        row
+        for what, row in rows_of("fig12", around.map("regular", scaled(2))).items()
+        if "paper's fit" in what
     )
     assert slope[2] is False
     assert slope[1].startswith("+1")
 
 
 def test_the_papers_points_stay_named_when_one_head_passes_there():
-    assert rows_of("fig9")["(m, d_model) where one head does not reach 0.99 within the scanned D_K"][1] == "same"
-    changed = WORLD.map("base", lambda p: with_needs(one_best)(p) if (p.items, p.d_model) == (256, 32) else p)
-    row = rows_of("fig9", changed)["(m, d_model) where one head does not reach 0.99 within the scanned D_K"]
+    assert (
+        rows_of("fig9")["(m, d_model) where one head does not reach 0.99 within the scanned D_K"][1]
+        == "same"
+    )
+    changed = WORLD.map(
+        "base", lambda p: with_needs(one_best)(p) if (p.items, p.d_model) == (256, 32) else p
+    )
+    row = rows_of("fig9", changed)[
+        "(m, d_model) where one head does not reach 0.99 within the scanned D_K"
+    ]
     assert row == ("(512, 64), (256, 32)", "differs", None)
     assert "Unlike in the paper" in MEANINGS["fig1"](changed.evidence())
     assert "As in the paper" in MEANINGS["fig1"](WORLD.evidence())
@@ -109,14 +139,17 @@ def test_a_number_of_two_intervals_has_no_95_percent_interval():
     wide = with_ends(WORLD, "diagonal", optimistic=-8, conservative=8)
     growth = COMPARISONS["fig4"](wide)[0]
     assert growth.overlap is None
-    assert growth.ours.startswith("× 1.33 (the two intervals allow 1.1 to 1.62; 4 points; Table 2: 20,000 steps")
+    assert growth.ours.startswith(
+        "× 1.33 (the two intervals allow 1.1 to 1.62; 4 points; Table 2: 20,000 steps"
+    )
     widths = COMPARISONS["table1"](with_ends(WORLD, "base", optimistic=-4, conservative=4))[:12]
     assert {row.overlap for row in widths} == {None}
     assert not any("95 %" in row.ours for row in [growth, *widths])
 
 
 @pytest.mark.parametrize(
-    ("factor", "more", "pace"), [(1, 0, "like log m"), (1.2, 0, "faster"), (0.8, 0, "slower"), (0.9, 12, "like log m")]
+    ("factor", "more", "pace"),
+    [(1, 0, "like log m"), (1.2, 0, "faster"), (0.8, 0, "slower"), (0.9, 12, "like log m")],
 )
 def test_the_pace_of_growth_is_that_of_its_range(factor, more, pace):
     """With D_K* of the largest m changed by a factor."""
@@ -148,9 +181,10 @@ def test_bounds_tell_the_papers_construction_from_ours():
     (row,) = COMPARISONS["bounds"](changed)
     assert row.difference == "–"
     assert row.ours.endswith("64 (pseudo-inverse, one head an edge); as printed: not exact")
-    assert "is one head an edge at 1; the paper's construction as printed is exact at 0 of 1 point." in MEANINGS[
-        "bounds"
-    ](changed)
+    assert (
+        "is one head an edge at 1; the paper's construction as printed is exact at 0 of 1 point."
+        in MEANINGS["bounds"](changed)
+    )
 
 
 def test_table_1_tries_the_papers_width_in_our_runs():
@@ -175,7 +209,12 @@ def test_tables_are_as_long_as_the_papers():
     steps = table2()
     assert len(steps) == len(paper.table_2()) + 1
     last = steps.iloc[-1]
-    assert (last["m"], last["d_model"], last["steps (paper)"], last["steps (ours)"]) == (1024, 32, "–", "80,000")
+    assert (last["m"], last["d_model"], last["steps (paper)"], last["steps (ours)"]) == (
+        1024,
+        32,
+        "–",
+        "80,000",
+    )
 
 
 needs = st.dictionaries(st.sampled_from(COUNTS), st.none() | st.integers(1, 40), min_size=1)
@@ -190,7 +229,14 @@ def points(draw):
     widths = draw(needs)
     scaled_needs = {heads: width and heads * width for heads, width in widths.items()}
     return Point(
-        grid, items, d_model, scaled_needs, degree, variant, draw(st.floats(0.1, 10)), draw(st.integers(1, 10))
+        grid,
+        items,
+        d_model,
+        scaled_needs,
+        degree,
+        variant,
+        draw(st.floats(0.1, 10)),
+        draw(st.integers(1, 10)),
     )
 
 

@@ -36,7 +36,9 @@ def right_everywhere(weights: KeyQuery, graph: Graph, table: torch.Tensor) -> bo
 
     rows, edges = fractions(table), set(map(tuple, graph.pairs.tolist()))
     heads = zip(weights.queries, weights.keys, strict=True)
-    scores = np.max([(rows @ fractions(query)) @ (rows @ fractions(key)).T for query, key in heads], 0)
+    scores = np.max(
+        [(rows @ fractions(query)) @ (rows @ fractions(key)).T for query, key in heads], 0
+    )
     threshold = Fraction(weights.threshold)
     items = range(graph.items)
     return all((scores[i, j] > threshold) == ((i, j) in edges) for i in items for j in items)
@@ -46,7 +48,9 @@ def compiled_rightly(graph: Graph, table: torch.Tensor, **options: object) -> Ke
     found = compile(graph, table, **options)  # pyright: ignore[reportArgumentType]
     assert right_everywhere(found.weights, graph, table)
     assert found.certificate.margin == verify(found.weights, graph, table).margin
-    assert any(attempt.exact and attempt.budget == found.weights.budget for attempt in found.frontier)
+    assert any(
+        attempt.exact and attempt.budget == found.weights.budget for attempt in found.frontier
+    )
     return found.weights
 
 
@@ -56,38 +60,62 @@ KINDS = {
     "regular": regular_graph(8, 3),
     "star out": Graph.from_edges(8, STAR),
     "star in": Graph.from_edges(8, [(j, i) for i, j in STAR]),
-    "bipartite": Graph.from_edges(8, [(i, j) for i in range(4) for j in range(4, 8) if (i * j) % 3]),
+    "bipartite": Graph.from_edges(
+        8, [(i, j) for i in range(4) for j in range(4, 8) if (i * j) % 3]
+    ),
     "loops only": Graph.from_edges(8, [(i, i) for i in range(8)]),
     "some loops": Graph.from_edges(8, [(0, 0), (3, 3), (3, 4), (5, 1)]),
     "disconnected": Graph.from_edges(8, [(0, 1), (1, 0), (5, 6)]),
     "one edge": Graph.from_edges(8, [(2, 7)]),
     "all but loops": Graph.from_edges(8, [(i, j) for i in range(8) for j in range(8) if i != j]),
-    "all but one": Graph.from_edges(8, [(i, j) for i in range(8) for j in range(8) if (i, j) != (2, 5)]),
+    "all but one": Graph.from_edges(
+        8, [(i, j) for i in range(8) for j in range(8) if (i, j) != (2, 5)]
+    ),
     "dense": random_graph(8, 44),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", [gaussian_embeddings(8, 8), one_hot_embeddings(8)], ids=["gaussian", "one-hot"])
+@pytest.mark.parametrize(
+    "table", [gaussian_embeddings(8, 8), one_hot_embeddings(8)], ids=["gaussian", "one-hot"]
+)
 def test_every_kind_of_graph_is_compiled(kind: str, table: torch.Tensor) -> None:
     graph = KINDS[kind]
     compiled_rightly(graph, table, budget=8)
 
 
 @settings(max_examples=15, deadline=None)
-@given(items=st.integers(2, 9), density=st.floats(0, 1), wide=st.integers(0, 3), seed=st.integers(0, 99))
-def test_random_graphs_on_independent_rows_are_compiled(items: int, density: float, wide: int, seed: int) -> None:
+@given(
+    items=st.integers(2, 9),
+    density=st.floats(0, 1),
+    wide=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_random_graphs_on_independent_rows_are_compiled(
+    items: int, density: float, wide: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     graph = Graph.from_arrays(items, *np.nonzero(rng.random((items, items)) < density))
     compiled_rightly(graph, gaussian_embeddings(items, items + wide, seed=seed), budget=2 * items)
 
 
 @settings(max_examples=15, deadline=None)
-@given(items=st.integers(1, 9), d_model=st.integers(1, 5), density=st.floats(0, 1), seed=st.integers(0, 99))
-def test_what_is_found_on_any_table_is_exact(items: int, d_model: int, density: float, seed: int) -> None:
+@given(
+    items=st.integers(1, 9),
+    d_model=st.integers(1, 5),
+    density=st.floats(0, 1),
+    seed=st.integers(0, 99),
+)
+def test_what_is_found_on_any_table_is_exact(
+    items: int, d_model: int, density: float, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     graph = Graph.from_arrays(items, *np.nonzero(rng.random((items, items)) < density))
-    table = gaussian_embeddings(items, d_model, seed) if seed % 2 else binary_embeddings(items, d_model, seed)
+    table = (
+        gaussian_embeddings(items, d_model, seed)
+        if seed % 2
+        else binary_embeddings(items, d_model, seed)
+    )
     with contextlib.suppress(NoSolution):  # rows may be equal, or too few dimensions for this graph
         compiled_rightly(graph, table, budget=2 * d_model, time_limit=0.5)
 
@@ -135,7 +163,8 @@ def test_a_seed_decides_the_weights() -> None:
 
 def test_a_budget_too_small_says_how_far_it_got() -> None:
     with pytest.raises(
-        NoSolution, match=r"closest, D_K = 1 in 1 heads?, had \d+ violations in 1024 pairs and a gap of -"
+        NoSolution,
+        match=r"closest, D_K = 1 in 1 heads?, had \d+ violations in 1024 pairs and a gap of -",
     ):
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=1)
 
@@ -150,7 +179,9 @@ def test_a_margin_is_kept_or_refused() -> None:
 def test_equal_rows_with_unequal_edges_are_impossible() -> None:
     table = gaussian_embeddings(4, 4)
     table[2] = table[0]
-    with pytest.raises(NoSolution, match="rows 0 and 2 of the table are equal but the edges out of them differ"):
+    with pytest.raises(
+        NoSolution, match="rows 0 and 2 of the table are equal but the edges out of them differ"
+    ):
         compile(Graph.from_edges(4, [(0, 1)]), table)
     compiled_rightly(Graph.from_edges(4, [(0, 1), (2, 1)]), table, budget=4)
 
@@ -205,7 +236,9 @@ def test_a_certificate_names_its_problem_and_is_not_given_for_errors() -> None:
         Certificate.of(verify(wrong, graph, table), wrong, graph, table)
 
 
-def plain_loss(problem: Prepared, flat: torch.Tensor, shape: torch.Size, margin: float, warmth: float) -> torch.Tensor:
+def plain_loss(
+    problem: Prepared, flat: torch.Tensor, shape: torch.Size, margin: float, warmth: float
+) -> torch.Tensor:
     """The loss of one trial as written, all pairs at once."""
     queries, keys = flat.view(2, *shape)
     scores = (problem.points @ queries) @ (problem.points @ keys).mT
@@ -229,7 +262,9 @@ def test_the_model_has_the_slope_of_the_loss(level: float) -> None:
     loss = plain_loss(problem, flat, weights.queries[0].shape, 0.3, 0.2)
     slope = torch.autograd.grad(loss, flat)[0].transpose(0, 1)
     assert float(reading.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
-    for head in range(2):  # at this damping a step is the slope, scaled by the head's mean curvature
+    for head in range(
+        2
+    ):  # at this damping a step is the slope, scaled by the head's mean curvature
         ratio = reading.step[0, head] / slope[head]
         torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio), rtol=2e-3, atol=0)
 
@@ -237,19 +272,29 @@ def test_the_model_has_the_slope_of_the_loss(level: float) -> None:
 def test_both_models_take_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curvature, "_ROUNDS", 500)
     monkeypatch.setattr(curvature, "_CLOSE", 1e-6)
-    problem = Prepared.of(permutation_graph(20), gaussian_embeddings(20, 5), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        permutation_graph(20), gaussian_embeddings(20, 5), 1.0, torch.device("cpu")
+    )
     weights, pressure = start(problem, (2, 2), 2, seed=1), Pressure(torch.ones(2, 20))
     steps = {}
     for kind in (Direct, Iterative):
         monkeypatch.setattr("headcount.compiler.objective.model_of", kind)
-        steps[kind] = Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((2,), 0.1)).step
+        steps[kind] = (
+            Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((2,), 0.1)).step
+        )
     torch.testing.assert_close(steps[Direct], steps[Iterative], rtol=1e-3, atol=1e-4)
 
 
 def test_the_direct_model_solves_the_least_squares_problem() -> None:
-    problem = Prepared.of(permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
+    )
     weights, margin, damping = start(problem, (2,), 1, seed=2), 0.5, 0.1
-    found = Objective(problem).read(weights, margin, 0.0, Pressure(torch.ones(1, 12)), torch.tensor([damping])).step
+    found = (
+        Objective(problem)
+        .read(weights, margin, 0.0, Pressure(torch.ones(1, 12)), torch.tensor([damping]))
+        .step
+    )
     edge = torch.zeros(12, 12, dtype=torch.bool)
     edge[problem.sources, problem.targets] = True
 
@@ -270,11 +315,17 @@ def test_the_direct_model_solves_the_least_squares_problem() -> None:
 
 @pytest.mark.parametrize("pressed", [False, True])
 def test_tiles_do_not_change_a_reading(pressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Prepared.of(random_graph(30, 50), gaussian_embeddings(30, 5), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        random_graph(30, 50), gaussian_embeddings(30, 5), 1.0, torch.device("cpu")
+    )
     weights = start(problem, (3, 2), 3, seed=0)
 
     def read() -> tuple[Reading, Pressure]:
-        others = torch.rand(3, 30, 30, generator=torch.Generator().manual_seed(0)) + 1 if pressed else None
+        others = (
+            torch.rand(3, 30, 30, generator=torch.Generator().manual_seed(0)) + 1
+            if pressed
+            else None
+        )
         pressure = Pressure(torch.ones(3, 50), others, factor=1.1 if pressed else 1.0)
         return Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((3,), 0.1)), pressure
 
@@ -297,18 +348,24 @@ def test_tiles_do_not_change_a_reading(pressed: bool, monkeypatch: pytest.Monkey
     scores = ((problem.points @ weights.queries) @ (problem.points @ weights.keys).mT).amax(1)
     above = scores > 1
     above[:, problem.sources, problem.targets] = False
-    torch.testing.assert_close(pressure.others, torch.where(above, 1.1 * before, before))  # once, in however many heads
+    torch.testing.assert_close(
+        pressure.others, torch.where(above, 1.1 * before, before)
+    )  # once, in however many heads
 
 
 def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
     def press(self: Pressure, found: Reading) -> None:
         real(self, found)
-        seen.append((float(self.edges.max()), 1.0 if self.others is None else float(self.others.max())))
+        seen.append(
+            (float(self.edges.max()), 1.0 if self.others is None else float(self.others.max()))
+        )
 
     seen: list[tuple[float, float]] = []
     real = Pressure.press
     monkeypatch.setattr(Pressure, "press", press)
-    problem = Prepared.of(permutation_graph(32), gaussian_embeddings(32, 8), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        permutation_graph(32), gaussian_embeddings(32, 8), 1.0, torch.device("cpu")
+    )
     descend(problem, (1,), 1, 0, Schedule(steps=20))
     assert seen[:10] == [(1.0, 1.0)] * 10
     assert all(edge > 1 for edge, _ in seen[10:])
@@ -316,9 +373,15 @@ def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPa
 
 
 def test_columns_beyond_a_width_stay_zero() -> None:
-    problem = Prepared.of(permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
+    )
     weights = start(problem, (3, 1), 1, seed=0)
-    step = Objective(problem).read(weights, 0.5, 0.1, Pressure(torch.ones(1, 12)), torch.tensor([0.1])).step
+    step = (
+        Objective(problem)
+        .read(weights, 0.5, 0.1, Pressure(torch.ones(1, 12)), torch.tensor([0.1]))
+        .step
+    )
     assert step is not None
     moved = weights.minus(step)
     assert isinstance(moved, Weights)
@@ -327,7 +390,9 @@ def test_columns_beyond_a_width_stay_zero() -> None:
 
 
 def test_splits() -> None:
-    problem = Prepared.of(permutation_graph(256), gaussian_embeddings(256, 32), 1.0, torch.device("cpu"))
+    problem = Prepared.of(
+        permutation_graph(256), gaussian_embeddings(256, 32), 1.0, torch.device("cpu")
+    )
     assert head_counts(problem, 20, None)[0] == 4
     assert head_counts(problem, 2, None) == [2]
     assert head_counts(problem, 20, 7) == [7]

@@ -49,7 +49,10 @@ def plainly_exact(weights: KeyQuery, graph: Graph, table: torch.Tensor) -> bool:
 @settings(max_examples=40, deadline=None)
 def test_rounded_entries_lie_on_the_grid(seed, bits, exponent):
     draw = torch.Generator().manual_seed(seed)
-    heads = [(torch.randn(5, w, generator=draw) * 2.0**exponent, torch.randn(5, w, generator=draw)) for w in (1, 3)]
+    heads = [
+        (torch.randn(5, w, generator=draw) * 2.0**exponent, torch.randn(5, w, generator=draw))
+        for w in (1, 3)
+    ]
     weights = KeyQuery.from_heads(heads, threshold=1.0)
     found = rounded(weights, bits)
     assert found.queries.dtype == torch.float32
@@ -82,7 +85,9 @@ def test_certificate_is_of_the_rounded_weights(bits):
     assert found.certificate.bits == bits
     assert found.certificate.margin == pytest.approx(checked.margin)
     account = bit_account(found.weights, graph, bits)
-    assert account["bits_in_all"] == bits * 2 * 16 * found.weights.budget > account["information_bits"]
+    assert (
+        account["bits_in_all"] == bits * 2 * 16 * found.weights.budget > account["information_bits"]
+    )
     assert found.weights.budget >= account["bit_budget_bound"]
 
 

@@ -42,7 +42,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
     def watch(passes: Callable[[float], bool]) -> Calls:
         calls: Calls = []
 
-        def descend(problem: Prepared, widths: tuple[int, ...], trials: int, seed: int, *rest: Any) -> Descended:
+        def descend(
+            problem: Prepared, widths: tuple[int, ...], trials: int, seed: int, *rest: Any
+        ) -> Descended:
             calls.append((problem.level, widths, seed))
             if passes(problem.level):
                 return REAL(problem, widths, trials, seed, *rest)
@@ -69,7 +71,9 @@ def test_a_zero_row_fixes_the_sign_for_the_search(
     assert {level for level, _, _ in calls} == {sign}
 
 
-def test_a_dense_graph_soon_tries_both_signs_and_keeps_the_one_that_succeeds(watched: Callable[..., Calls]) -> None:
+def test_a_dense_graph_soon_tries_both_signs_and_keeps_the_one_that_succeeds(
+    watched: Callable[..., Calls],
+) -> None:
     calls = watched(lambda level: level > 0)
     found = compile(random_graph(6, 24), gaussian_embeddings(6, 6))
     reached = next(n for n, attempt in enumerate(found.frontier) if attempt.exact)
@@ -79,7 +83,9 @@ def test_a_dense_graph_soon_tries_both_signs_and_keeps_the_one_that_succeeds(wat
     assert found.weights.budget < found.frontier[reached].budget
 
 
-def test_both_signs_come_from_the_second_budget_on_unless_the_graph_is_sparse(watched: Callable[..., Calls]) -> None:
+def test_both_signs_come_from_the_second_budget_on_unless_the_graph_is_sparse(
+    watched: Callable[..., Calls],
+) -> None:
     calls = watched(lambda level: False)
     for edges, both_early in ((44, True), (8, False)):
         calls.clear()
@@ -91,7 +97,9 @@ def test_both_signs_come_from_the_second_budget_on_unless_the_graph_is_sparse(wa
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_no_descent_is_made_twice_nor_beyond_the_rank(heads: int, watched: Callable[..., Calls]) -> None:
+def test_no_descent_is_made_twice_nor_beyond_the_rank(
+    heads: int, watched: Callable[..., Calls]
+) -> None:
     calls = watched(lambda level: False)
     with pytest.raises(NoSolution):
         compile(permutation_graph(16), gaussian_embeddings(16, 3), heads=heads)
@@ -135,7 +143,9 @@ def test_an_interrupted_descent_says_how_far_it_got() -> None:
         if "step 20" in line:
             raise KeyboardInterrupt
 
-    said = r"before the interruption in 1 attempt; .* had \d+ violations? in 1024 pairs and a gap of -"
+    said = (
+        r"before the interruption in 1 attempt; .* had \d+ violations? in 1024 pairs and a gap of -"
+    )
     with pytest.raises(NoSolution, match=said):
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=2, progress=interrupt)
 
@@ -143,7 +153,11 @@ def test_an_interrupted_descent_says_how_far_it_got() -> None:
 def test_an_interruption_ends_a_search_on_a_grid() -> None:
     def interrupt(line: str) -> None:
         lines.append(line)
-        if "step" in line and any("exact" in other for other in lines) and "interrupted" not in lines:
+        if (
+            "step" in line
+            and any("exact" in other for other in lines)
+            and "interrupted" not in lines
+        ):
             lines.append("interrupted")
             raise KeyboardInterrupt
 
@@ -161,7 +175,9 @@ def test_an_interruption_ends_a_search_on_a_grid() -> None:
 def test_a_certificate_is_for_the_table_with_its_smallest_entries() -> None:
     table = gaussian_embeddings(6, 6)
     table[0, 0] = 1e-40
-    assert compile(permutation_graph(6), table, budget=6).certificate.table_hash == table_hash(table)
+    assert compile(permutation_graph(6), table, budget=6).certificate.table_hash == table_hash(
+        table
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -202,7 +218,10 @@ def test_unknown_variants_and_devices_are_refused(
 
 def test_the_widest_margin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def reach(self: Workshop, *_: Any, **__: Any) -> bool:
-        self.frontier += [Attempt(n, (n,), False, 0, margin, 9, 0.1) for n, margin in ((1, 0.2), (2, 0.4), (3, 0.3))]
+        self.frontier += [
+            Attempt(n, (n,), False, 0, margin, 9, 0.1)
+            for n, margin in ((1, 0.2), (2, 0.4), (3, 0.3))
+        ]
         return False
 
     monkeypatch.setattr(Workshop, "reach", reach)

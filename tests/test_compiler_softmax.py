@@ -21,14 +21,16 @@ from headcount import (
     save_embeddings,
     write_graph,
 )
+from headcount.attention.softmax_bounds import Logits, bound_scores
+from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.cli import main
 from headcount.compiler.compile import compile
 from headcount.compiler.softmax_descent import _masses
-from headcount.theory.softmax import softmax_certificate
-from headcount.theory.softmax_bounds import Logits, bound_scores
 
 
-def right_in_every_context(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int) -> bool:
+def right_in_every_context(
+    weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int
+) -> bool:
     """Eqs. (5)–(6) on each context in turn."""
     for context in combinations(range(graph.items), length):
         truth = graph.has_edges(*np.meshgrid(context, context, indexing="ij"))
@@ -58,7 +60,10 @@ def test_self_loops_and_items_without_edges():
 
 
 def test_two_targets_share_the_mass():
-    graph, table = Graph.from_edges(8, [(i, (i + k) % 8) for i in range(8) for k in (1, 3)]), torch.eye(8)
+    graph, table = (
+        Graph.from_edges(8, [(i, (i + k) % 8) for i in range(8) for k in (1, 3)]),
+        torch.eye(8),
+    )
     found = compile(graph, table, budget=16, variant="softmax", context_length=6)
     assert right_in_every_context(found.weights, graph, table, 6)
 
@@ -85,7 +90,9 @@ def test_what_no_weights_can_do_is_refused():
 
 def test_a_budget_too_small_is_an_honest_no():
     graph, table = permutation_graph(24), gaussian_embeddings(24, 6)
-    with pytest.raises(NoSolution, match="no softmax weights were certified for every context of 6 items") as said:
+    with pytest.raises(
+        NoSolution, match="no softmax weights were certified for every context of 6 items"
+    ) as said:
         compile(graph, table, budget=2, variant="softmax", context_length=6, time_limit=2)
     assert "breaks the pair" in str(said.value) or "open" in str(said.value)
 
@@ -105,7 +112,9 @@ def test_bad_options():
 @pytest.mark.parametrize("length", [2, 4, 7])
 def test_descended_bounds_are_the_certificate_bounds(length):
     draw = torch.Generator().manual_seed(length)
-    weights = KeyQuery(*torch.randn(2, 3, 5, 2, generator=draw), threshold=1.0, aggregation="softmax")
+    weights = KeyQuery(
+        *torch.randn(2, 3, 5, 2, generator=draw), threshold=1.0, aggregation="softmax"
+    )
     logits = Logits.of(weights, torch.randn(7, 5, generator=draw), length)
     rows = torch.stack([logits.rows(head, torch.arange(7)) for head in range(3)])
     bounds = bound_scores(logits, torch.arange(7), length)
@@ -126,14 +135,26 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     save_embeddings(gaussian_embeddings(8, 8), tmp_path / "table.npy")
     files = [str(tmp_path / name) for name in ("graph.csv", "table.npy")]
     out = tmp_path / "w.safetensors"
-    options = ["--budget", "12", "--variant", "softmax", "--context-length", "4", "--json", "-o", str(out)]
+    options = [
+        "--budget",
+        "12",
+        "--variant",
+        "softmax",
+        "--context-length",
+        "4",
+        "--json",
+        "-o",
+        str(out),
+    ]
     monkeypatch.setattr(sys, "argv", ["headcount", "compile", *files, *options])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code in (0, None)
     assert json.loads(capsys.readouterr().out)["budget"] <= 12
     assert load(out).notes["context_length"] == "4"
-    monkeypatch.setattr(sys, "argv", ["headcount", "verify", str(out), *files, "--context-length", "4", "--json"])
+    monkeypatch.setattr(
+        sys, "argv", ["headcount", "verify", str(out), *files, "--context-length", "4", "--json"]
+    )
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 0

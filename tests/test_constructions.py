@@ -34,7 +34,7 @@ from headcount.constructions.packing import pack
 from headcount.constructions.softmax import softmax
 from headcount.constructions.template import Signatures
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.theory.upper import constants
+from headcount.theory.upper_bounds import constants
 
 
 def literal_templates(table, matchings, w):
@@ -129,7 +129,11 @@ CONTRACT = [
     ("general-embedding", permutation_graph(50), 3.0 * gaussian_embeddings(50, 40)),
     ("general-graph", regular_graph(24, 3), gaussian_embeddings(24, 30)),
     ("general-graph", random_graph(30, 45), gaussian_embeddings(30, 24)),
-    ("general-graph", Graph.from_edges(20, [(0, t) for t in range(1, 20)]), gaussian_embeddings(20, 16)),
+    (
+        "general-graph",
+        Graph.from_edges(20, [(0, t) for t in range(1, 20)]),
+        gaussian_embeddings(20, 16),
+    ),
 ]
 
 
@@ -161,15 +165,31 @@ CALIBRATED = [
     ("compressive", permutation_graph, "transpose", lambda m, d: None, 512, 512),
     ("compressive", permutation_graph, "pinv", lambda m, d: 4 * -(-m // d), 256, 128),
     ("general-embedding", permutation_graph, "transpose", lambda m, d: None, 512, 512),
-    ("general-graph", lambda m, s: regular_graph(m, 2, s), "transpose", lambda m, d: None, 512, 512),
-    ("general-graph", lambda m, s: regular_graph(m, 3, s), "pinv", lambda m, d: 4 * -(-3 * m // d), 128, 96),
+    (
+        "general-graph",
+        lambda m, s: regular_graph(m, 2, s),
+        "transpose",
+        lambda m, d: None,
+        512,
+        512,
+    ),
+    (
+        "general-graph",
+        lambda m, s: regular_graph(m, 3, s),
+        "pinv",
+        lambda m, d: 4 * -(-3 * m // d),
+        128,
+        96,
+    ),
 ]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("method", "maker", "inverse", "heads", "items", "d_model"), CALIBRATED)
 @pytest.mark.filterwarnings("ignore::headcount.errors.PreconditionWarning")
-def test_constructions_are_exact_at_the_calibrated_constants(method, maker, inverse, heads, items, d_model, seed):
+def test_constructions_are_exact_at_the_calibrated_constants(
+    method, maker, inverse, heads, items, d_model, seed
+):
     """Half as much again as the C at which 95 % of the draws succeed."""
     graph, table = maker(items, seed), gaussian_embeddings(items, d_model, seed)
     if method == "general-embedding":
@@ -177,7 +197,12 @@ def test_constructions_are_exact_at_the_calibrated_constants(method, maker, inve
     constant = constants()["pseudo-inverse" if inverse == "pinv" else method].C
     key_dim = math.ceil(1.5 * constant * math.log(items))
     threshold = "midpoint" if inverse == "pinv" else "paper"
-    options = {"key_dim": key_dim, "heads": heads(items, d_model), "inverse": inverse, "threshold": threshold}
+    options = {
+        "key_dim": key_dim,
+        "heads": heads(items, d_model),
+        "inverse": inverse,
+        "threshold": threshold,
+    }
     weights = construct(graph, table, method, seed=seed, **options)
     assert verify(weights, graph, table).exact
 
@@ -229,14 +254,20 @@ def test_every_precondition_is_warned_about_by_name():
     uniform, table = permutation_graph(32), gaussian_embeddings(32, 8)
     assert "Theorem 4.1 asks for d_model ≥ c₀ ln m" in unmet(uniform, table, key_dim=5)
     assert "Theorem B.9 asks for d_k ≥ C (ln m)^1" in unmet(random_graph(32, 40), table, key_dim=5)
-    assert "Theorem B.5 asks for diagonal stability" in unmet(uniform, binary_embeddings(32, 40), key_dim=5)
+    assert "Theorem B.5 asks for diagonal stability" in unmet(
+        uniform, binary_embeddings(32, 40), key_dim=5
+    )
     identity = Graph.from_edges(32, [(i, i) for i in range(32)])
     assert "fixed points" in unmet(identity, table, key_dim=5)
     assert "fixed points" not in unmet(uniform, table, key_dim=5)
-    assert "Theorem 8.1 asks for ℓ ≥" in unmet(uniform, table, "softmax", key_dim=5, context_length=2)
+    assert "Theorem 8.1 asks for ℓ ≥" in unmet(
+        uniform, table, "softmax", key_dim=5, context_length=2
+    )
     wide = gaussian_embeddings(32, 400)
     assert unmet(uniform, wide, key_dim=2000) == ""
-    assert unmet(uniform, table, key_dim=5, inverse="pinv") == ""  # no theorem covers it, so none is named
+    assert (
+        unmet(uniform, table, key_dim=5, inverse="pinv") == ""
+    )  # no theorem covers it, so none is named
 
 
 def test_the_midpoint_has_the_largest_margin():
@@ -253,7 +284,9 @@ def test_the_midpoint_has_the_largest_margin():
 
 def test_a_search_that_fails_says_how_far_it_got():
     graph, table = permutation_graph(200), gaussian_embeddings(200, 4)
-    with pytest.raises(NoSolution, match=r"no compressive weights were confirmed up to 50 × .* inverse pinv"):
+    with pytest.raises(
+        NoSolution, match=r"no compressive weights were confirmed up to 50 × .* inverse pinv"
+    ):
         construct(graph, table, heads=50, threshold="paper")
 
 
@@ -267,35 +300,75 @@ def test_softmax_weights_are_construction_ii_read_by_softmax():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: construct(permutation_graph(4), gaussian_embeddings(5, 4)), "4 items, the table 5 rows"),
-        (lambda: construct(random_graph(5, 7), gaussian_embeddings(5, 4), "compressive"), "permutation graph"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), "one-hot"), "identity"),
-        (lambda: construct(permutation_graph(5), 2 * gaussian_embeddings(5, 4), "compressive"), "norm 1"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=0), "key_dim 0"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=2, heads=6), "6 heads"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), heads=0), "0 heads"),
-        (lambda: construct(permutation_graph(5), one_hot_embeddings(5), heads=2), "has one head, not 2"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), sparsity=0.1), "sparsity belongs to"),
-        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), context_length=3), "belongs to softmax"),
         (
-            lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), "softmax", context_length=0),
+            lambda: construct(permutation_graph(4), gaussian_embeddings(5, 4)),
+            "4 items, the table 5 rows",
+        ),
+        (
+            lambda: construct(random_graph(5, 7), gaussian_embeddings(5, 4), "compressive"),
+            "permutation graph",
+        ),
+        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), "one-hot"), "identity"),
+        (
+            lambda: construct(permutation_graph(5), 2 * gaussian_embeddings(5, 4), "compressive"),
+            "norm 1",
+        ),
+        (
+            lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=0),
+            "key_dim 0",
+        ),
+        (
+            lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), key_dim=2, heads=6),
+            "6 heads",
+        ),
+        (lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), heads=0), "0 heads"),
+        (
+            lambda: construct(permutation_graph(5), one_hot_embeddings(5), heads=2),
+            "has one head, not 2",
+        ),
+        (
+            lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), sparsity=0.1),
+            "sparsity belongs to",
+        ),
+        (
+            lambda: construct(permutation_graph(5), gaussian_embeddings(5, 4), context_length=3),
+            "belongs to softmax",
+        ),
+        (
+            lambda: construct(
+                permutation_graph(5), gaussian_embeddings(5, 4), "softmax", context_length=0
+            ),
             "context length 0",
         ),
         (lambda: Signatures("bernoulli", 5.0), "no probability"),
-        (lambda: construct(random_graph(5, 7), 2 * gaussian_embeddings(5, 4)), "row . has 2; use inverse pinv"),
+        (
+            lambda: construct(random_graph(5, 7), 2 * gaussian_embeddings(5, 4)),
+            "row . has 2; use inverse pinv",
+        ),
         (lambda: calibrate("compressive", 1, 4), "at least 2"),
-        (lambda: construct(regular_graph(5, 3), gaussian_embeddings(5, 4), key_dim=2, heads=2), "degree 3"),
+        (
+            lambda: construct(regular_graph(5, 3), gaussian_embeddings(5, 4), key_dim=2, heads=2),
+            "degree 3",
+        ),
         (
             lambda: construct(
-                permutation_graph(5), 2 * gaussian_embeddings(5, 4), signatures="bernoulli", sparsity=0.2
+                permutation_graph(5),
+                2 * gaussian_embeddings(5, 4),
+                signatures="bernoulli",
+                sparsity=0.2,
             ),
             r"\(0, 1/20\]",
         ),
         (
-            lambda: construct(permutation_graph(5), one_hot_embeddings(5), signatures="bernoulli", sparsity=0.6),
+            lambda: construct(
+                permutation_graph(5), one_hot_embeddings(5), signatures="bernoulli", sparsity=0.6
+            ),
             r"\(0, 1/2\)",
         ),
-        (lambda: construct(permutation_graph(3), torch.zeros(3, 2), "general-embedding"), "row 0 of the table is zero"),
+        (
+            lambda: construct(permutation_graph(3), torch.zeros(3, 2), "general-embedding"),
+            "row 0 of the table is zero",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::headcount.errors.PreconditionWarning")
@@ -321,7 +394,10 @@ def test_calibration_counts_what_verify_says():
 
 def test_real_tables_and_graphs_can_be_built():
     """Rows of any norm, any graph: pseudo-inverses do not care."""
-    graph, table = random_graph(30, 60), gaussian_embeddings(30, 60) * torch.linspace(0.8, 1.5, 30)[:, None]
+    graph, table = (
+        random_graph(30, 60),
+        gaussian_embeddings(30, 60) * torch.linspace(0.8, 1.5, 30)[:, None],
+    )
     assert verify(construct(graph, table, inverse="pinv"), graph, table).exact
 
 

@@ -8,7 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount import ContextSampler, Graph, InputError, PairCounts, labels, permutation_graph, regular_graph
+from headcount import (
+    ContextSampler,
+    Graph,
+    InputError,
+    PairCounts,
+    labels,
+    permutation_graph,
+    regular_graph,
+)
 from headcount.problem.streams import below, halves, stream_key, words
 from tests.strategies import graphs
 
@@ -44,7 +52,9 @@ def test_contexts_hold_distinct_items(graph, seed, rate):
 def test_any_part_of_a_stream_can_be_drawn_alone(start, count, seed):
     sampler = ContextSampler(permutation_graph(32), length=8)
     whole = sampler.draw(100, seed=seed, stream="train")
-    assert torch.equal(whole[start : start + count], sampler.draw(count, seed=seed, stream="train", start=start))
+    assert torch.equal(
+        whole[start : start + count], sampler.draw(count, seed=seed, stream="train", start=start)
+    )
     assert not torch.equal(whole, sampler.draw(100, seed=seed, stream="test"))
     assert not torch.equal(whole, sampler.draw(100, seed=seed + 1, stream="train"))
 
@@ -57,7 +67,9 @@ def test_chunks_do_not_show():
 def statistics(graph: Graph, contexts: np.ndarray) -> np.ndarray:
     """Per context: number of positive pairs, of sources with a target, and the sum of ids (uniformity)."""
     positive = graph.has_edges(contexts[:, :, None], contexts[:, None, :])
-    return np.stack([positive.sum((1, 2)), positive.any(2).sum(1), contexts.sum(1)], axis=1).astype(float)
+    return np.stack([positive.sum((1, 2)), positive.any(2).sum(1), contexts.sum(1)], axis=1).astype(
+        float
+    )
 
 
 CASES = [
@@ -110,7 +122,9 @@ def test_labels_and_pair_counts(graph, seed):
             for q, j in enumerate(row):
                 assert bool(truth[n, p, q]) == bool(graph.has_edges([i], [j])[0])
                 table[i, j] = table.get((i, j), 0) + 1
-    found = zip(counts.sources.tolist(), counts.targets.tolist(), counts.counts.tolist(), strict=True)
+    found = zip(
+        counts.sources.tolist(), counts.targets.tolist(), counts.counts.tolist(), strict=True
+    )
     assert {(i, j): c for i, j, c in found} == table
     generator = torch.Generator().manual_seed(seed)
     decided = torch.rand(graph.items, graph.items, generator=generator) < 0.5
@@ -134,14 +148,20 @@ def test_words_are_splitmix64():
     drawn = [word & mask for word in words(key, torch.arange(100)).tolist()]
     assert drawn == [reference(key & mask, n) for n in range(100)]
     high, low = halves(words(key, torch.arange(100)))
-    assert [(top << 32) | bottom for top, bottom in zip(high.tolist(), low.tolist(), strict=True)] == drawn
+    assert [
+        (top << 32) | bottom for top, bottom in zip(high.tolist(), low.tolist(), strict=True)
+    ] == drawn
     assert reference(0, 0) == 0xE220A8397B1DCDAF  # SplitMix64's first output for seed 0
     assert below(torch.tensor([0, 2**32 - 1]), 10).tolist() == [0, 9]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"length": 9}, "does not fit"), ({"length": 0}, "does not fit"), ({"length": 4, "rate": 1.0}, "rate")],
+    [
+        ({"length": 9}, "does not fit"),
+        ({"length": 0}, "does not fit"),
+        ({"length": 4, "rate": 1.0}, "rate"),
+    ],
 )
 def test_impossible_contexts_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):

@@ -23,13 +23,13 @@ from torch.nn import functional
 
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler, labels
-from headcount.training.choose import choose_engine
-from headcount.training.engine import Engine, State
-from headcount.training.native_engine import NativeEngine
+from headcount.training.engines.base import Engine, State
+from headcount.training.engines.native.engine import NativeEngine
+from headcount.training.engines.selection import choose_engine
+from headcount.training.engines.torch import TorchEngine
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task, task_of
-from headcount.training.torch_engine import TorchEngine
 from headcount.training.train import train
 
 ENGINES: dict[str, Callable[[], Engine]] = {
@@ -62,7 +62,9 @@ def fast_engine(request) -> Engine:
 # --- the reference against the paper's formulas -----------------------------------------------------------------------
 
 
-def written_loss(spec: RunSpec, task: Task, context: Tensor, weights: Tensor, threshold: Tensor) -> Tensor:
+def written_loss(
+    spec: RunSpec, task: Task, context: Tensor, weights: Tensor, threshold: Tensor
+) -> Tensor:
     """The loss of one context as the paper prints it, for autograd."""
     queries, keys = task.rows[context] @ weights
     scores = queries @ keys.mT
@@ -71,7 +73,9 @@ def written_loss(spec: RunSpec, task: Task, context: Tensor, weights: Tensor, th
     else:
         joined = scores.sum(0) if spec.variant == "sum" else scores.max(0).values
     positive = labels(task.graph, context[None])[0]
-    if spec.variant == "value":  # Eqs. (3)-(4): squared error of the retrieved message, over positions with a target
+    if (
+        spec.variant == "value"
+    ):  # Eqs. (3)-(4): squared error of the retrieved message, over positions with a target
         valid = positive.any(-1)
         retrieved, wanted = joined @ task.messages[context], task.messages[task.targets[context, 0]]
         return (retrieved - wanted)[valid].square().sum() / valid.sum().clamp(min=1)
@@ -88,11 +92,24 @@ def written_loss(spec: RunSpec, task: Task, context: Tensor, weights: Tensor, th
     [("max", 1), ("max", 3), ("softmax", 1), ("softmax", 2), ("value", 1), ("sum", 1), ("sum", 2)],
 )
 def test_the_reference_is_autograd_and_adamw(variant, degree):
-    spec = RunSpec(24, 6, 3, 5, seed=1, variant=variant, degree=degree, learning_rate=1e-2, validation=2, test=2)
+    spec = RunSpec(
+        24,
+        6,
+        3,
+        5,
+        seed=1,
+        variant=variant,
+        degree=degree,
+        learning_rate=1e-2,
+        validation=2,
+        test=2,
+    )
     task, start = task_of(spec), State.initial(spec)
     weights, threshold = start.weights.clone().requires_grad_(), torch.zeros((), requires_grad=True)
     optimizer = torch.optim.AdamW([weights, threshold], lr=spec.learning_rate, weight_decay=0)
-    for context in ContextSampler(task.graph, spec.length, spec.rate).draw(12, seed=spec.seed, stream=spec.stream):
+    for context in ContextSampler(task.graph, spec.length, spec.rate).draw(
+        12, seed=spec.seed, stream=spec.stream
+    ):
         optimizer.zero_grad()
         written_loss(spec, task, context, weights, threshold).backward()
         optimizer.step()
@@ -123,7 +140,9 @@ def specs(draw) -> RunSpec:
         rate=draw(st.sampled_from([0.1, 0.5, 0.9])),
         learning_rate=draw(st.sampled_from([1e-3, 3e-3])),
         sharpness=draw(st.sampled_from([4.0, 10.0])),
-        validation=draw(st.sampled_from([2, 12])),  # few contexts are gone through one by one, many as counted pairs
+        validation=draw(
+            st.sampled_from([2, 12])
+        ),  # few contexts are gone through one by one, many as counted pairs
         test=4,
     )
 
@@ -139,7 +158,9 @@ def assert_same_states(found: State, expected: State) -> None:
         torch.testing.assert_close(getattr(found, part), getattr(expected, part), rtol=0, atol=1e-5)
     for part in ("first", "second"):  # moments are small numbers: measured by their largest
         largest = float(getattr(expected, part).abs().max())
-        torch.testing.assert_close(getattr(found, part), getattr(expected, part), rtol=0, atol=1e-5 * largest)
+        torch.testing.assert_close(
+            getattr(found, part), getattr(expected, part), rtol=0, atol=1e-5 * largest
+        )
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -152,16 +173,37 @@ def test_native_follows_the_reference(name, spec, before):
 FEW = [  # for interpreted kernels, which are slow: every variant, one target and several, every length of `specs`
     (RunSpec(40, 12, 5, 3, 1, length=16, rate=0.5, validation=12), 100),
     (RunSpec(23, 7, 3, 11, 2, degree=3, length=20, rate=0.9, sharpness=4.0, validation=2), 0),
-    (RunSpec(16, 14, 3, 6, 3, variant="softmax", length=16, rate=0.1, learning_rate=3e-3, validation=2), 100),
+    (
+        RunSpec(
+            16,
+            14,
+            3,
+            6,
+            3,
+            variant="softmax",
+            length=16,
+            rate=0.1,
+            learning_rate=3e-3,
+            validation=2,
+        ),
+        100,
+    ),
     (RunSpec(90, 20, 2, 1, 4, variant="softmax", degree=2, length=7, rate=0.5, validation=12), 0),
-    (RunSpec(7, 17, 4, 8, 5, variant="value", length=4, rate=0.9, learning_rate=3e-3, validation=12), 100),
+    (
+        RunSpec(
+            7, 17, 4, 8, 5, variant="value", length=4, rate=0.9, learning_rate=3e-3, validation=12
+        ),
+        100,
+    ),
     (RunSpec(40, 9, 3, 7, 6, variant="value", length=20, rate=0.5, validation=2), 0),
     (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, rate=0.1, sharpness=4.0, validation=2), 100),
     (RunSpec(20, 11, 3, 2, 8, variant="sum", degree=3, length=20, rate=0.5, validation=12), 0),
 ]
 
 
-@pytest.mark.parametrize(("spec", "before"), [(replace(spec, test=4), before) for spec, before in FEW])
+@pytest.mark.parametrize(
+    ("spec", "before"), [(replace(spec, test=4), before) for spec, before in FEW]
+)
 def test_triton_follows_the_reference(spec, before):
     follow_the_reference(made("triton"), spec, before, steps=8)
 
@@ -179,11 +221,17 @@ def follow_the_reference(fast_engine: Engine, spec: RunSpec, before: int, steps:
         assert_same_states(found, expected)
     assert fleet.check().diverged == reference.check().diverged
     # A pair whose score lies within rounding of τ could be decided either way; in these examples none does.
-    assert fleet.check().values == pytest.approx(reference.check().values, rel=1e-5, abs=1e-6, nan_ok=True)
-    assert fleet.test([1, 0]) == pytest.approx(reference.test([1, 0]), rel=1e-5, abs=1e-6, nan_ok=True)
+    assert fleet.check().values == pytest.approx(
+        reference.check().values, rel=1e-5, abs=1e-6, nan_ok=True
+    )
+    assert fleet.test([1, 0]) == pytest.approx(
+        reference.test([1, 0]), rel=1e-5, abs=1e-6, nan_ok=True
+    )
 
 
-@pytest.mark.parametrize("shape", [(64, 70, 3, 17, 64), (300, 33, 40, 7, 16), (16, 1, 2, 1, 16), (9, 4, 2, 3, 1)])
+@pytest.mark.parametrize(
+    "shape", [(64, 70, 3, 17, 64), (300, 33, 40, 7, 16), (16, 1, 2, 1, 16), (9, 4, 2, 3, 1)]
+)
 def test_long_contexts_many_heads_and_the_smallest_shapes(fast_engine, shape):
     items, d_model, heads, key_dim, length = shape
     spec = RunSpec(items, d_model, heads, key_dim, length=length, validation=20, test=20)
@@ -194,9 +242,16 @@ def test_long_contexts_many_heads_and_the_smallest_shapes(fast_engine, shape):
     assert fleet.check().values == pytest.approx(reference.check().values, abs=1e-3)
 
 
-@given(heads=st.integers(1, 300), key_dim=st.integers(1, 2000), d_model=st.integers(1, 1024), length=st.integers(1, 64))
-def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(heads, key_dim, d_model, length):
-    triton_shape = pytest.importorskip("headcount.training.triton_shape")
+@given(
+    heads=st.integers(1, 300),
+    key_dim=st.integers(1, 2000),
+    d_model=st.integers(1, 1024),
+    length=st.integers(1, 64),
+)
+def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
+    heads, key_dim, d_model, length
+):
+    triton_shape = pytest.importorskip("headcount.training.engines.triton.shape")
     shape = triton_shape.Shape.of(RunSpec(64, d_model, heads, key_dim, length=length))
     assert 1 <= shape.warps <= 16
     assert 1 <= shape.check_warps <= 16
@@ -210,7 +265,15 @@ def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(heads, key_d
 def bits(results: list[RunResult]) -> list[tuple]:
     """All of a result that must not depend on its company."""
     return [
-        (r.spec, repr(r.value), r.steps, r.threshold, r.history, r.diverged, r.weights and r.weights.queries.tolist())
+        (
+            r.spec,
+            repr(r.value),
+            r.steps,
+            r.threshold,
+            r.history,
+            r.diverged,
+            r.weights and r.weights.queries.tolist(),
+        )
         for r in results
     ]
 
@@ -225,18 +288,29 @@ def small_run(engine: Engine, **changes) -> RunSpec:
 
 def test_a_result_depends_neither_on_order_nor_on_company(engine):
     several = [
-        small_run(engine, seed=n % 2, variant=name) for n, name in enumerate(("max", "max", "softmax", "value", "sum"))
+        small_run(engine, seed=n % 2, variant=name)
+        for n, name in enumerate(("max", "max", "softmax", "value", "sum"))
     ]
-    several += [small_run(engine, heads=5, seed=7), small_run(engine, d_model=9), small_run(engine, learning_rate=1e-2)]
+    several += [
+        small_run(engine, heads=5, seed=7),
+        small_run(engine, d_model=9),
+        small_run(engine, learning_rate=1e-2),
+    ]
     together = bits(train(several, engine, progress=False, weights=True))
     assert together == bits(train(several[::-1], engine, progress=False, weights=True))[::-1]
-    assert together == [bits(train([spec], engine, progress=False, weights=True))[0] for spec in several]
+    assert together == [
+        bits(train([spec], engine, progress=False, weights=True))[0] for spec in several
+    ]
     assert len({str(result) for result in together}) == len(several)
 
 
 def test_threads_do_not_show():
-    several = [small_run(made("native-baseline"), seed=seed, heads=1 + seed % 4) for seed in range(8)]
-    one, three = (train(several, NativeEngine(threads=n), progress=False, weights=True) for n in (1, 3))
+    several = [
+        small_run(made("native-baseline"), seed=seed, heads=1 + seed % 4) for seed in range(8)
+    ]
+    one, three = (
+        train(several, NativeEngine(threads=n), progress=False, weights=True) for n in (1, 3)
+    )
     assert bits(one) == bits(three)
 
 
@@ -268,7 +342,9 @@ def test_a_run_that_diverges_in_its_last_step_is_reported_too(engine):
     assert found[1].weights is not None
 
 
-@pytest.mark.parametrize("spec", [RunSpec(64, 1, 1, 20, length=20), RunSpec(64, 64, 2, 1, length=20)])
+@pytest.mark.parametrize(
+    "spec", [RunSpec(64, 1, 1, 20, length=20), RunSpec(64, 64, 2, 1, length=20)]
+)
 def test_the_references_bits_do_not_depend_on_how_many_runs_there_are(spec):
     several = [replace(spec, seed=seed, steps=30, validation=2, test=2) for seed in range(40)]
     engine = TorchEngine("cpu")
@@ -297,7 +373,7 @@ def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
 
 INTERRUPTED = """
 import sys
-from headcount.training.native_engine import NativeEngine
+from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
 short = [RunSpec(32, 8, 2, 2, seed=seed, steps=10, check_every=10) for seed in range(2)]
@@ -309,7 +385,9 @@ print(len(done), all(result.spec in short for result in done))
 
 def test_an_interrupt_returns_the_finished_runs_at_once():
     made("native-baseline")
-    with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["done\n"] * 2
         time.sleep(0.5)  # now in the long runs
@@ -322,7 +400,7 @@ def test_an_interrupt_returns_the_finished_runs_at_once():
 
 OFTEN_INTERRUPTED = """
 import signal, threading, time
-from headcount.training.native_engine import NativeEngine
+from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.spec import RunSpec
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -346,7 +424,9 @@ print(time.process_time() - used < 0.03)
 
 def test_an_interrupt_at_any_moment_leaves_no_worker_behind():
     made("native-baseline")
-    done = subprocess.run([sys.executable, "-c", OFTEN_INTERRUPTED], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", OFTEN_INTERRUPTED], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
@@ -371,7 +451,10 @@ def interval(values: tuple[float, ...]) -> tuple[float, float]:
 def test_mean_f1_over_seeds_is_the_references(name, shape):
     if name == "triton" and made(name).device != "cuda":
         pytest.skip("interpreted kernels would take days; on a CUDA device this runs")
-    (low, high), (lowest, highest) = interval(values_of(name, *shape)), interval(values_of("torch", *shape))
+    (low, high), (lowest, highest) = (
+        interval(values_of(name, *shape)),
+        interval(values_of("torch", *shape)),
+    )
     assert low <= highest
     assert lowest <= high
 
@@ -379,8 +462,8 @@ def test_mean_f1_over_seeds_is_the_references(name, shape):
 def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):
     """Slow shapes go to other processes; the count is of shapes, not of runs."""
     pytest.importorskip("triton")
-    from headcount.training import triton_warmup
-    from headcount.training.triton_engine import TritonEngine
+    from headcount.training.engines.triton import warmup as triton_warmup
+    from headcount.training.engines.triton.engine import TritonEngine
 
     if (engine := TritonEngine()).device != "cpu":
         pytest.skip("with a device the kernels compile for good")

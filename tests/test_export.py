@@ -62,14 +62,21 @@ def uneven():
     """The regular problem with a head that is narrower, and one that knows nothing."""
     weights, graph, table = regular()
     heads = [(weights.queries[k], weights.keys[k]) for k in range(weights.heads)]
-    return KeyQuery.from_heads([*heads, (torch.zeros(16, 1), torch.zeros(16, 1))], weights.threshold), graph, table
+    return (
+        KeyQuery.from_heads([*heads, (torch.zeros(16, 1), torch.zeros(16, 1))], weights.threshold),
+        graph,
+        table,
+    )
 
 
 def one_summed_head():
     """Permutation by scores that two heads add up."""
     weights, graph, table = permutation()
     half = weights.key_dim // 2
-    heads = [(weights.queries[0, :, part], weights.keys[0, :, part]) for part in (slice(half), slice(half, None))]
+    heads = [
+        (weights.queries[0, :, part], weights.keys[0, :, part])
+        for part in (slice(half), slice(half, None))
+    ]
     return KeyQuery.from_heads(heads, weights.threshold, "sum"), graph, table
 
 
@@ -80,7 +87,9 @@ def shares(attention, table, contexts):
     """Attention weights [context, head, source, item], the resting place last if there is one."""
     rows = padded(table[contexts], attention)
     with torch.no_grad():
-        return attention(rows, rows, rows, need_weights=True, average_attn_weights=False)[1].double()
+        return attention(rows, rows, rows, need_weights=True, average_attn_weights=False)[
+            1
+        ].double()
 
 
 def drawn_contexts(items, length, count=300, seed=0):
@@ -103,7 +112,9 @@ def check_promises(attention, graph, table, contexts):
     assert torch.equal(on_targets.sum(1) > 0.5, present)  # over heads
     assert torch.equal(on_targets.amax(1) > 0.5, present)  # in the owner alone
     assert bool((elsewhere < 1 / (4 * heads)).all())
-    assert torch.equal(items.sum((1, 3)) > 0.5, present)  # whether a target is there, without knowing which
+    assert torch.equal(
+        items.sum((1, 3)) > 0.5, present
+    )  # whether a target is there, without knowing which
     winner = items.amax(1).argmax(2, keepdim=True)
     assert torch.equal(target.gather(2, winner).squeeze(2), present)
 
@@ -127,7 +138,10 @@ def test_heads_attend_to_targets_and_rest_without(problem):
 def test_any_exact_weights_are_exported_rightly_or_refused(problem, length):
     """The graph is what the weights decide, so they are exact, some of them with scores at the threshold."""
     weights, _, table = problem
-    decided = torch.cat([scores for _, _, scores in weights.all_pairs(table.double())]) > weights.threshold
+    decided = (
+        torch.cat([scores for _, _, scores in weights.all_pairs(table.double())])
+        > weights.threshold
+    )
     graph = Graph.from_edges(len(table), decided.nonzero().numpy())
     try:
         exported = to_torch(weights, graph, table, context_length=length)
@@ -144,7 +158,9 @@ def test_the_bounds_are_near_what_happens():
     """One head, scores exactly at τ ± γ: the shares are those of the docstring's formulas."""
     graph = permutation_graph(16, seed=0)
     table = torch.eye(16)
-    weights = KeyQuery(table[torch.from_numpy(graph.targets.copy())][None], table[None], threshold=0.5)
+    weights = KeyQuery(
+        table[torch.from_numpy(graph.targets.copy())][None], table[None], threshold=0.5
+    )
     exported = to_torch(weights, graph, table, context_length=16)
     assert exported.facts["margin"] == 0.5
     assert exported.facts["temperature"] == pytest.approx(0.5 / math.log(8 * 16), rel=1e-4)
@@ -159,7 +175,9 @@ def test_the_bounds_are_near_what_happens():
 def test_softmax_weights_give_the_same_attention(widths):
     table = gaussian_embeddings(30, 16, seed=5)
     generator = torch.Generator().manual_seed(5)
-    heads = [tuple(2 * torch.randn(16, width, generator=generator) for _ in range(2)) for width in widths]
+    heads = [
+        tuple(2 * torch.randn(16, width, generator=generator) for _ in range(2)) for width in widths
+    ]
     weights = KeyQuery.from_heads(heads, 0.75, "softmax")
     exported = to_torch(weights)
     assert (exported.facts["add_bias_kv"], exported.facts["threshold"]) == (False, 0.75)
@@ -177,7 +195,9 @@ def test_an_attention_is_trainable_and_draws_nothing():
     state = torch.get_rng_state()
     attention = to_torch(*embedded()).module()
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(part.requires_grad and part.dtype == torch.float32 for part in attention.parameters())
+    assert all(
+        part.requires_grad and part.dtype == torch.float32 for part in attention.parameters()
+    )
     assert not attention.in_proj_weight[2 * attention.embed_dim :].any()
     assert torch.equal(attention.out_proj.weight, torch.eye(attention.embed_dim))
 
@@ -185,7 +205,9 @@ def test_an_attention_is_trainable_and_draws_nothing():
 def lifted(weights, offset):
     """The same weights with all scores and τ raised by offset²; float32 sees less and less of what differs."""
     column = torch.full((1, 24, 1), offset, dtype=torch.float64)
-    queries, keys = (torch.cat([part.double(), column], 2) for part in (weights.queries, weights.keys))
+    queries, keys = (
+        torch.cat([part.double(), column], 2) for part in (weights.queries, weights.keys)
+    )
     return KeyQuery(queries, keys, weights.threshold + offset**2)
 
 
@@ -235,15 +257,29 @@ def problem_files(tmp_path):
 
 def test_the_command_writes_what_the_function_gives(problem_files, command, tmp_path):
     weights, graph, table = problem_files
-    words = ("export", "weights.safetensors", "graph.csv", "table.npy", "--to", "torch", "--context-length", LENGTH)
+    words = (
+        "export",
+        "weights.safetensors",
+        "graph.csv",
+        "table.npy",
+        "--to",
+        "torch",
+        "--context-length",
+        LENGTH,
+    )
     code, out, err = command(*words, "--out", "some.safetensors", "--json")
     assert (code, err) == (0, "")
     wanted = to_torch(weights, graph, table, context_length=LENGTH)
     assert json.loads(out) == {**wanted.facts, "file": "some.safetensors"}
     with safe_open(tmp_path / "some.safetensors", framework="pt") as file:
         metadata = file.metadata()
-    assert metadata["source_sha256"] == hashlib.sha256((tmp_path / "weights.safetensors").read_bytes()).hexdigest()
-    assert {name: metadata[name] for name in wanted.facts} == {name: str(fact) for name, fact in wanted.facts.items()}
+    assert (
+        metadata["source_sha256"]
+        == hashlib.sha256((tmp_path / "weights.safetensors").read_bytes()).hexdigest()
+    )
+    assert {name: metadata[name] for name in wanted.facts} == {
+        name: str(fact) for name, fact in wanted.facts.items()
+    }
     written = load_file(tmp_path / "some.safetensors")
     assert all(torch.equal(written[name], part) for name, part in wanted.tensors.items())
     attention = load_attention(tmp_path / "some.safetensors")
@@ -268,12 +304,16 @@ def test_the_command_needs_no_problem_for_softmax(problem_files, command, tmp_pa
 
 def test_compiled_weights_are_exported_with_their_problem(problem_files, command):
     """The margin among their notes is not enough: what float32 loses of it depends on the table."""
-    code, _, err = command("compile", "graph.csv", "table.npy", "--budget", "16", "--out", "compiled.safetensors")
+    code, _, err = command(
+        "compile", "graph.csv", "table.npy", "--budget", "16", "--out", "compiled.safetensors"
+    )
     assert code == 0, err
     code, _, err = command("export", "compiled.safetensors", "--to", "torch")
     assert code == 2
     assert "add the two files: headcount export compiled.safetensors GRAPH TABLE" in err
-    code, out, _ = command("export", "compiled.safetensors", "graph.csv", "table.npy", "--to", "torch", "--json")
+    code, out, _ = command(
+        "export", "compiled.safetensors", "graph.csv", "table.npy", "--to", "torch", "--json"
+    )
     assert code == 0
     assert json.loads(out)["temperature"] > 0
 
@@ -282,14 +322,23 @@ def test_compiled_weights_are_exported_with_their_problem(problem_files, command
     ("words", "sentence"),
     [
         (("none.safetensors",), "no such file"),
-        (("weights.safetensors",), "add the two files: headcount export weights.safetensors GRAPH TABLE"),
+        (
+            ("weights.safetensors",),
+            "add the two files: headcount export weights.safetensors GRAPH TABLE",
+        ),
         (("weights.safetensors", "graph.csv"), "weights need the graph and the table"),
         (("weights.safetensors", "graph.csv", "narrow.npy"), "the table is 3 wide"),
         (("weights.safetensors", "empty.csv", "table.npy"), "wrongly"),
         (("weights.safetensors", "graph.csv", "table.npy", "--context-length", "0"), "is empty"),
         (("weights.safetensors", "graph.csv", "table.npy", "--to", "jax"), "'jax' is not"),
-        (("weights.safetensors", "graph.csv", "table.npy", "--out", "mha.pt"), "give the file that suffix"),
-        (("weights.safetensors", "graph.csv", "table.npy", "--out", "weights.safetensors"), "replace the weights"),
+        (
+            ("weights.safetensors", "graph.csv", "table.npy", "--out", "mha.pt"),
+            "give the file that suffix",
+        ),
+        (
+            ("weights.safetensors", "graph.csv", "table.npy", "--out", "weights.safetensors"),
+            "replace the weights",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence(problem_files, command, tmp_path, words, sentence):
@@ -312,8 +361,14 @@ def test_files_that_hold_no_attention_are_refused(tmp_path):
     (tmp_path / "cut.safetensors").write_bytes(whole.read_bytes()[:200])
     fewer = {name: part for name, part in exported.tensors.items() if name != "bias_v"}
     save_file(fewer, tmp_path / "fewer.safetensors", metadata)
-    for name, heads in (("odd", str(exported.facts["embed_dim"] + 1)), ("none", "0"), ("word", "two")):
-        save_file(exported.tensors, tmp_path / f"{name}.safetensors", {**metadata, "num_heads": heads})
+    for name, heads in (
+        ("odd", str(exported.facts["embed_dim"] + 1)),
+        ("none", "0"),
+        ("word", "two"),
+    ):
+        save_file(
+            exported.tensors, tmp_path / f"{name}.safetensors", {**metadata, "num_heads": heads}
+        )
     for name in ("cut", "fewer", "odd", "none", "word"):
         with pytest.raises(InputError, match=f"{name}.safetensors: not a whole attention file"):
             load_attention(tmp_path / f"{name}.safetensors")

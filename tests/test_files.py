@@ -46,7 +46,11 @@ def test_edge_list_text(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
 def test_tables_round_trip(tmp_path, suffix):
-    for table in (gaussian_embeddings(5, 3), binary_embeddings(5, 8), one_hot_embeddings(4).double()):
+    for table in (
+        gaussian_embeddings(5, 3),
+        binary_embeddings(5, 8),
+        one_hot_embeddings(4).double(),
+    ):
         save_embeddings(table, tmp_path / f"t{suffix}")
         assert torch.equal(load_embeddings(tmp_path / f"t{suffix}"), table)
 

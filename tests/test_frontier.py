@@ -14,14 +14,20 @@ import pytest
 import vl_convert
 
 from headcount.errors import InputError, NoSolution
-from headcount.experiments import frontier as module
-from headcount.experiments.frontier import Search, compiled_law, frontier, known_budgets, searches
-from headcount.experiments.frontier_table import COLUMNS, KEY, frontier_table, read_frontier, write_frontier
-from headcount.experiments.measured import MEASURED, measured_frontier
 from headcount.report import charts
 from headcount.report.figures import chosen_figures
 from headcount.report.page import write_report
 from headcount.report.words import num
+from headcount.reproduction import frontier as module
+from headcount.reproduction.frontier import Search, compiled_law, frontier, known_budgets, searches
+from headcount.reproduction.frontier_table import (
+    COLUMNS,
+    KEY,
+    frontier_table,
+    read_frontier,
+    write_frontier,
+)
+from headcount.reproduction.shipped import MEASURED, measured_frontier
 from headcount.theory.laws import COMPILED
 from tests.made_evidence import NOTHING
 
@@ -33,7 +39,9 @@ QUICK = replace(NOTHING, provenance={"preset": "quick"})
 def known(monkeypatch):
     """Known D_K, without the seconds that judging all runs takes."""
     beside = {"trained": 8, "constructed": None, "lower_bound": 1}
-    monkeypatch.setattr(module, "known_budgets", lambda asked: {search[:3]: beside for search in asked})
+    monkeypatch.setattr(
+        module, "known_budgets", lambda asked: {search[:3]: beside for search in asked}
+    )
 
 
 @pytest.fixture
@@ -71,7 +79,11 @@ def test_known_budgets_are_those_of_the_measured_results():
     found = known_budgets([Search(128, 64), Search(128, 32, 4), Search(20, 7)])
     ceilings = MEASURED.ceilings()
     assert ceilings is not None
-    floors = ceilings.loc[ceilings["kind"] == "lower bound"].groupby(["items", "d_model", "degree"])["budget"].max()
+    floors = (
+        ceilings.loc[ceilings["kind"] == "lower bound"]
+        .groupby(["items", "d_model", "degree"])["budget"]
+        .max()
+    )
     assert found[128, 64, 1] == {"trained": 7, "constructed": 88, "lower_bound": floors[128, 64, 1]}
     assert found[128, 32, 4]["trained"] == 64
     assert found[128, 32, 4]["lower_bound"] == floors[128, 32, 4]
@@ -108,7 +120,15 @@ def test_a_table_comes_back_from_its_file(tmp_path):
 
 
 def test_the_command_goes_on_from_its_file(command, scripted, tmp_path):
-    words = ("frontier", "--points", "64x16,128x32,20x8x2", "--out", "table.csv", "--chart", "chart.svg")
+    words = (
+        "frontier",
+        "--points",
+        "64x16,128x32,20x8x2",
+        "--out",
+        "table.csv",
+        "--chart",
+        "chart.svg",
+    )
     write_frontier(measured_frontier().query("items <= 128"), tmp_path / "table.csv")
     code, out, err = command(*words, "--json")
     assert code == 0, err
@@ -118,7 +138,10 @@ def test_the_command_goes_on_from_its_file(command, scripted, tmp_path):
     assert [(row["items"], row["degree"]) for row in told["rows"]] == [(64, 1), (128, 1), (20, 2)]
     assert told["rows"][2]["budget"] is None
     assert "<path" in (tmp_path / "chart.svg").read_text()
-    assert len(read_frontier(tmp_path / "table.csv")) == len(measured_frontier().query("items <= 128")) + 1
+    assert (
+        len(read_frontier(tmp_path / "table.csv"))
+        == len(measured_frontier().query("items <= 128")) + 1
+    )
     code, out, _ = command(*words)
     assert len(scripted) == 2  # what found nothing is tried again
     assert "none" in out
@@ -130,7 +153,10 @@ def test_rows_of_a_shorter_search_are_told(command, scripted, tmp_path):
     write_frontier(rows.assign(time_limit=[3.0, *[30.0] * (len(rows) - 1)]), tmp_path / "table.csv")
     points = ",".join(f"{m}x{d}" for m, d in rows[["items", "d_model"]].itertuples(index=False))
     words = ("frontier", "--points", points, "--out", "table.csv", "--json", "--time-limit")
-    assert "1 of them had less than 30 s; to search these again choose another --out" in command(*words, 30)[2]
+    assert (
+        "1 of them had less than 30 s; to search these again choose another --out"
+        in command(*words, 30)[2]
+    )
     assert "less than" not in command(*words, 3)[2]
     assert scripted == []
 
@@ -148,7 +174,9 @@ def test_ctrl_c_keeps_the_rows_that_are_finished(command, known, monkeypatch, tm
 
     monkeypatch.setattr(module, "compile", compile)
     before = signal.getsignal(signal.SIGINT)
-    code, out, err = command("frontier", "--items", "16,17,18", "--d-model", "8", "--time-limit", "1", "-o", "t.csv")
+    code, out, err = command(
+        "frontier", "--items", "16,17,18", "--d-model", "8", "--time-limit", "1", "-o", "t.csv"
+    )
     assert code == 130
     assert "t.csv has every row that is finished" in err
     assert "(16, 8)" in out
@@ -192,7 +220,9 @@ def test_the_chart_holds_the_table_in_two_panels():
     assert drawn["panel"].nunique() == 2
     compiled = drawn.loc[drawn["name"] == "compiled"]
     found = table.dropna(subset=["budget"])
-    assert compiled["value"].tolist() == pytest.approx([*found["budget"], *found["bits_per_parameter"]], rel=1e-3)
+    assert compiled["value"].tolist() == pytest.approx(
+        [*found["budget"], *found["bits_per_parameter"]], rel=1e-3
+    )
     assert [param["name"] for param in spec["params"]] == ["m", "d_model_"]
     assert [step["filter"] for step in spec["transform"]] == [
         "m == null || datum.items == m",

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount import Graph, InputError, permutation_graph, random_graph, regular_graph, with_positions
+from headcount import (
+    Graph,
+    InputError,
+    permutation_graph,
+    random_graph,
+    regular_graph,
+    with_positions,
+)
 from tests.strategies import graphs
 
 
@@ -65,7 +72,10 @@ def test_permutations_are_uniform_with_fixed_points():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(2, 24).flatmap(lambda m: st.tuples(st.just(m), st.integers(1, m - 1))), st.integers(0, 9))
+@given(
+    st.integers(2, 24).flatmap(lambda m: st.tuples(st.just(m), st.integers(1, m - 1))),
+    st.integers(0, 9),
+)
 def test_regular_graphs_up_to_the_complete_one(size, seed):
     items, degree = size
     graph = regular_graph(items, degree, seed)

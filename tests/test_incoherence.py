@@ -31,14 +31,17 @@ def tables(draw, max_items=6):
     return torch.from_numpy(rows)
 
 
-def _by_definition(table: torch.Tensor, block: int, scale: float) -> tuple[float, float, float, float]:
+def _by_definition(
+    table: torch.Tensor, block: int, scale: float
+) -> tuple[float, float, float, float]:
     """ε_d, ρ, γ and γ over i ≠ j from every S with |S| ≤ B."""
     items = len(table)
     delta = (table @ table.T / scale - torch.eye(items, dtype=torch.float64)).numpy()
     subsets = [list(s) for size in range(block + 1) for s in combinations(range(items), size)]
     rho = max((delta[i, s] ** 2).sum() for i in range(items) for s in subsets if i not in s)
     pairs = {
-        (i, j): max(abs((delta[i, s] * delta[j, s]).sum()) for s in subsets) for i, j in product(range(items), repeat=2)
+        (i, j): max(abs((delta[i, s] * delta[j, s]).sum()) for s in subsets)
+        for i, j in product(range(items), repeat=2)
     }
     distinct = max((value for (i, j), value in pairs.items() if i != j), default=0.0)
     return np.abs(np.diag(delta)).max(), rho, max(pairs.values()), distinct
@@ -84,7 +87,10 @@ def test_the_margin_bounds_every_permutation_and_partition(table, block, random)
     items = len(table)
     block = min(block, items)
     found = incoherence(table, block)
-    pi, order = np.array(random.sample(range(items), items)), np.array(random.sample(range(items), items))
+    pi, order = (
+        np.array(random.sample(range(items), items)),
+        np.array(random.sample(range(items), items)),
+    )
     u = (leakage(table, scale=found.scale) + torch.eye(items)).numpy()
     best = np.full((items, items), -np.inf)
     for top in range(0, items, block):
@@ -126,7 +132,10 @@ def test_the_largest_block_beyond_the_first_pass():
 def test_default_constants_prove_the_theorem_from_635_items():
     """With ε_d = c₁ and ρ = c₂/ln m the margin is positive at m = 635 and not at 634."""
     found = incoherence(torch.eye(2), 1)
-    margins = [type(found)(1.0, 1, 0.1, 1 / 3 / log(items), 0.0, (0.0, 0.0)).margin for items in (634, 635, 10**6)]
+    margins = [
+        type(found)(1.0, 1, 0.1, 1 / 3 / log(items), 0.0, (0.0, 0.0)).margin
+        for items in (634, 635, 10**6)
+    ]
     assert margins[0] < 0 < margins[1] < margins[2]
 
 
@@ -167,6 +176,8 @@ def test_the_command(tmp_path):
     save_embeddings(torch.ones(8, 2), path)
     plain = CliRunner().invoke(app, [str(path)], catch_exceptions=False)
     assert "no block size" in plain.output
-    for option, value in product(("--scale", "--c-diagonal", "--c-leakage", "--c-cross"), ("0", "inf", "nan")):
+    for option, value in product(
+        ("--scale", "--c-diagonal", "--c-leakage", "--c-cross"), ("0", "inf", "nan")
+    ):
         with pytest.raises(InputError, match=f"{option} {float(value)}"):
             CliRunner().invoke(app, [str(path), option, value], catch_exceptions=False)

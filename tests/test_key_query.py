@@ -19,7 +19,9 @@ def test_sum_is_one_head_of_width_d_k(problem):
     key = torch.cat([weights.keys[k, :, :width] for k, width in enumerate(weights.widths)], 1)
     single = KeyQuery(query[None], key[None], weights.threshold, "max")
     joined = weights.aggregate(weights.scores(table, table))
-    torch.testing.assert_close(joined, single.aggregate(single.scores(table, table)), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        joined, single.aggregate(single.scores(table, table)), rtol=1e-4, atol=1e-4
+    )
     assert single.budget == weights.budget
 
 
@@ -67,20 +69,30 @@ def test_notes_travel(tmp_path):
 
 
 def test_padding_never_counts():
-    weights = KeyQuery.from_heads([(torch.ones(2, 3), torch.ones(2, 3)), (torch.ones(2, 1), torch.ones(2, 1))], 0.0)
+    weights = KeyQuery.from_heads(
+        [(torch.ones(2, 3), torch.ones(2, 3)), (torch.ones(2, 1), torch.ones(2, 1))], 0.0
+    )
     assert (weights.heads, weights.key_dim, weights.budget, weights.widths) == (2, 3, 4, (3, 1))
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), 0.0, widths=(2,)), "non-zero columns"),
+        (
+            lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), 0.0, widths=(2,)),
+            "non-zero columns",
+        ),
         (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), 0.0, widths=(4,)), "widths"),
-        (lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), float("nan")), "threshold is nan"),
+        (
+            lambda: KeyQuery(torch.ones(1, 2, 3), torch.ones(1, 2, 3), float("nan")),
+            "threshold is nan",
+        ),
         (lambda: KeyQuery(torch.full((1, 1, 1), torch.nan), torch.ones(1, 1, 1), 0.0), "NaN"),
         (lambda: KeyQuery.from_heads([], 0.0), "at least one head"),
         (
-            lambda: KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.0).decide(torch.ones(3, 5)),
+            lambda: KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.0).decide(
+                torch.ones(3, 5)
+            ),
             "d_model 2",
         ),
     ],

@@ -42,7 +42,14 @@ def heads(draw, max_items=9):
 def test_the_parts_sum_to_the_score(head, key_dim, kind):
     table, sources, targets, scale, seed = head
     signatures = Signatures(kind, seed=seed)
-    weights = fill(table, [Matching(sources, targets)], signatures, key_dim, inverter("transpose", scale), notes={})
+    weights = fill(
+        table,
+        [Matching(sources, targets)],
+        signatures,
+        key_dim,
+        inverter("transpose", scale),
+        notes={},
+    )
     drawn = signatures.draw(len(table), key_dim)
     parts = noise.decompose(table, sources, targets, drawn, scale)
     expected = weights.scores(table, table)[0]
@@ -68,7 +75,9 @@ def test_each_part_is_its_term_in_the_paper(head, key_dim):
         leaked_query = sum((delta[i, s] * w[t] for s, t in target.items()), nothing)
         leaked_key = sum((delta[j, t] * w[t] for t in target.values()), nothing)
         found = torch.stack([parts.signal[i, j], parts.n1[i, j], parts.n2[i, j], parts.n3[i, j]])
-        plain = torch.stack([own @ key, own @ leaked_key, leaked_query @ key, leaked_query @ leaked_key])
+        plain = torch.stack(
+            [own @ key, own @ leaked_key, leaked_query @ key, leaked_query @ leaked_key]
+        )
         torch.testing.assert_close(found, plain, rtol=1e-9, atol=1e-9)
 
 
@@ -93,7 +102,9 @@ def test_parts_by_hand():
     w = torch.tensor([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     parts = noise.decompose(table, np.array([0, 2]), np.array([1, 0]), w)
     # Pair (0, 1): δ_0 is (0, 0.6, 0), so nothing leaks into sources 0 and 2; δ_1 is (0.6, 0, 0.8), 0.6 at target 0.
-    assert [float(part[0, 1]) for part in (parts.signal, parts.n1, parts.n2, parts.n3)] == pytest.approx([2, 0, 0, 0])
+    assert [
+        float(part[0, 1]) for part in (parts.signal, parts.n1, parts.n2, parts.n3)
+    ] == pytest.approx([2, 0, 0, 0])
     # Source 1 is not in V: query leak 0.6 w_1 + 0.8 w_0; key of target 0 is w_0, its leak 0.6 w_1.
     assert float(parts.signal[1, 0]) == float(parts.n1[1, 0]) == 0
     assert (float(parts.n2[1, 0]), float(parts.n3[1, 0])) == pytest.approx((1.6, 0.72))
@@ -125,7 +136,9 @@ def test_lemma_b3_holds_for_a_random_permutation_and_fails_for_fixed_points():
     """Item 3 takes the terms for mean-zero; where π(a) = a and i = j they are squares, and sum to about 1."""
     items, d_model = 512, 128
     table = gaussian_embeddings(items, d_model)
-    random = noise.concentration(table, _blocks(np.random.default_rng(1).permutation(items), items // d_model))
+    random = noise.concentration(
+        table, _blocks(np.random.default_rng(1).permutation(items), items // d_model)
+    )
     assert random.diagonal < 1e-6
     assert random.leakage_mass < 2  # the paper's C₂
     assert random.c3 < 2.6
@@ -143,9 +156,16 @@ def test_theorem_4_1_fails_on_a_permutation_with_many_fixed_points():
     pi = np.arange(items)
     pi[:2] = 1, 0
     sources, targets = _blocks(pi, items // d_model)[2]
-    mean = noise.expected(table, sources, targets, key_dim, rows=np.array([0]), columns=np.array([0]))
+    mean = noise.expected(
+        table, sources, targets, key_dim, rows=np.array([0]), columns=np.array([0])
+    )
     actual = noise.decompose(
-        table, sources, targets, Signatures().draw(items, key_dim), rows=np.array([0]), columns=np.array([0])
+        table,
+        sources,
+        targets,
+        Signatures().draw(items, key_dim),
+        rows=np.array([0]),
+        columns=np.array([0]),
     )
     assert float(mean.n3) / key_dim == pytest.approx(1, abs=0.3)
     assert float(actual.score) > key_dim / 2
@@ -160,7 +180,9 @@ def test_noise_summary_against_the_whole_matrices():
     gathered = {"signal": [], "n1": [], "n2": [], "n3": []}
     for sources, targets in _blocks(pi, 2):
         parts = noise.decompose(table, sources, targets, w)
-        in_sources, in_targets = (torch.from_numpy(np.isin(np.arange(12), part)) for part in (sources, targets))
+        in_sources, in_targets = (
+            torch.from_numpy(np.isin(np.arange(12), part)) for part in (sources, targets)
+        )
         both = in_sources[:, None] & in_targets
         gathered["signal"].append(parts.signal[both & ~edge])
         gathered["n1"].append(parts.n1[in_sources].ravel())
@@ -174,7 +196,9 @@ def test_noise_summary_against_the_whole_matrices():
 
 
 def test_n3_follows_equation_1_where_the_centred_part_is_the_larger():
-    found = noise.measure_n3(512, 64, blocks=[64, 512], key_dims=[16, 64, 1024]).set_index(["block", "key_dim", "part"])
+    found = noise.measure_n3(512, 64, blocks=[64, 512], key_dims=[16, 64, 1024]).set_index(
+        ["block", "key_dim", "part"]
+    )
     for (block, key_dim), law in found["law"].xs("centred", level="part").items():
         centred = found.loc[(block, key_dim, "centred")]
         assert centred["rms"] == pytest.approx(block / 64 * sqrt(key_dim), rel=0.15)
@@ -217,7 +241,16 @@ def test_impossible_sizes_are_refused(make):
 def test_the_command(tmp_path):
     app = typer.Typer()
     app.command()(audit.noise)
-    words = ["--items", "32", "--d-model", "8", "--key-dim", "4", "--chart", str(tmp_path / "n.png")]
+    words = [
+        "--items",
+        "32",
+        "--d-model",
+        "8",
+        "--key-dim",
+        "4",
+        "--chart",
+        str(tmp_path / "n.png"),
+    ]
     result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
     found = json.loads(result.output)
     assert (found["heads"], found["budget"], found["block"]) == (4, 16, 8)
@@ -238,8 +271,12 @@ def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items():
 def test_gaps_are_those_of_all_pairs():
     gaps = gaps_by_budget(24, 8, heads=(3,), budgets=(12,), seed=1).set_index("budget")["gap"]
     graph, table = permutation_graph(24, 1), gaussian_embeddings(24, 8, 1)
-    weights = fill(table, split_sources(graph, 3), Signatures(seed=1), 4, inverter("transpose"), notes={})
+    weights = fill(
+        table, split_sources(graph, 3), Signatures(seed=1), 4, inverter("transpose"), notes={}
+    )
     scores = weights.scores(table, table).amax(0).double()
     edge = torch.zeros(24, 24, dtype=torch.bool)
     edge[graph.sources.copy(), graph.targets.copy()] = True
-    assert gaps[12.0] == pytest.approx(float(scores[edge].min() - scores[~edge].max()) / 4, abs=1e-5)
+    assert gaps[12.0] == pytest.approx(
+        float(scores[edge].min() - scores[~edge].max()) / 4, abs=1e-5
+    )

@@ -17,8 +17,16 @@ def assert_matchings(graph, matchings):
     for matching in matchings:
         assert np.unique(matching.sources).size == matching.sources.size == matching.targets.size
         assert np.unique(matching.targets).size == matching.targets.size
-    sources = np.concatenate([matching.sources for matching in matchings]) if matchings else np.empty(0, int)
-    targets = np.concatenate([matching.targets for matching in matchings]) if matchings else np.empty(0, int)
+    sources = (
+        np.concatenate([matching.sources for matching in matchings])
+        if matchings
+        else np.empty(0, int)
+    )
+    targets = (
+        np.concatenate([matching.targets for matching in matchings])
+        if matchings
+        else np.empty(0, int)
+    )
     assert Graph.from_arrays(graph.items, sources, targets) == graph
 
 
@@ -29,7 +37,9 @@ def test_lemma_b8(graph, block):
     assert colors.size == graph.edges
     if graph.edges:
         assert colors.min() >= 0
-        assert colors.max() < graph.max_degree  # exactly Δ colours: a vertex of degree Δ needs them all
+        assert (
+            colors.max() < graph.max_degree
+        )  # exactly Δ colours: a vertex of degree Δ needs them all
     matchings = pack(graph, block)
     assert_matchings(graph, matchings)
     assert all(1 <= matching.sources.size <= block for matching in matchings)
@@ -69,7 +79,9 @@ def test_larger_graphs(graph):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", [random_graph(333_333, 10**6), regular_graph(1001, 1000), random_graph(4096, 10**6)])
+@pytest.mark.parametrize(
+    "graph", [random_graph(333_333, 10**6), regular_graph(1001, 1000), random_graph(4096, 10**6)]
+)
 def test_a_million_edges(graph):
     matchings = pack(graph, 512)
     assert_matchings(graph, matchings)

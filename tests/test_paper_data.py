@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headcount.analysis.fits import fit_line
 from headcount.errors import InputError
-from headcount.experiments import paper
+from headcount.paper import data as paper
 from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS
 from headcount.training.spec import RunSpec
 
@@ -62,7 +62,9 @@ def test_runs_are_distinct_and_of_their_grid(name):
     assert {(spec.items, spec.d_model, spec.degree, spec.heads) for spec in specs} == {
         (*point, r, h) for point, r, h in product(grid.points, grid.degrees, grid.heads)
     }
-    assert all(spec.steps == paper.step_cutoff(spec.items, spec.d_model, grid.variant) for spec in specs)
+    assert all(
+        spec.steps == paper.step_cutoff(spec.items, spec.d_model, grid.variant) for spec in specs
+    )
 
 
 def test_runs_that_two_grids_share_are_equal():
@@ -78,7 +80,11 @@ def test_runs_are_made_one_by_one():
 
 
 def test_every_seed_stands_in_every_configuration():
-    specs = [spec for spec in paper.runs("diagonal") if (spec.items, spec.heads, spec.key_dim) == (4096, 8, 10)]
+    specs = [
+        spec
+        for spec in paper.runs("diagonal")
+        if (spec.items, spec.heads, spec.key_dim) == (4096, 8, 10)
+    ]
     assert [spec.seed for spec in specs] == [0, 1, 2]
 
 
@@ -150,10 +156,22 @@ def test_table_1():
 
 
 def test_table_2():
-    cutoffs = {(row.items, row.d_model): row.steps for row in paper.table_2().itertuples(index=False)}
-    raised = {(256, 16): 30_000, (512, 16): 80_000, (1024, 128): 80_000, (2048, 256): 80_000, (4096, 512): 200_000}
+    cutoffs = {
+        (row.items, row.d_model): row.steps for row in paper.table_2().itertuples(index=False)
+    }
+    raised = {
+        (256, 16): 30_000,
+        (512, 16): 80_000,
+        (1024, 128): 80_000,
+        (2048, 256): 80_000,
+        (4096, 512): 200_000,
+    }
     assert cutoffs == dict.fromkeys(BASE, 20_000) | raised
-    recorded = {tuple(dict(item.at).values()): item.value for item in paper.numbers() if item.id[:8] == "table-2."}
+    recorded = {
+        tuple(dict(item.at).values()): item.value
+        for item in paper.numbers()
+        if item.id[:8] == "table-2."
+    }
     recorded.pop(())  # the default
     assert recorded == cutoffs
     for (items, d_model), steps in cutoffs.items():
@@ -166,7 +184,11 @@ def test_table_2():
 @pytest.mark.parametrize(("logarithm", "least", "most"), [(log2, 0.98, 1), (log, 0, 0.61)])
 def test_table_1_fits_the_papers_second_line_only_with_logarithms_to_base_2(logarithm, least, most):
     """Every head count of the sweep that puts D_K* = h·d_k within 0.2 … 4 of m log m/d is tried, at the nine points."""
-    table = [row for row in paper.table_1().itertuples(index=False) if row.d_model > 16 or row.items == 64]
+    table = [
+        row
+        for row in paper.table_1().itertuples(index=False)
+        if row.d_model > 16 or row.items == 64
+    ]
     x = np.array([row.items * logarithm(row.items) / row.d_model for row in table])
     choices = [
         [row.key_dim * h for h in paper.grid("base").heads if 0.2 <= row.key_dim * h / at <= 4]
@@ -197,11 +219,28 @@ def test_numbers_are_complete_records():
 
 def test_plain_numbers_stand_in_their_quotes():
     """A number that is no word, no formula and no list is written in its own quote."""
-    words = {"protocol.patience", "protocol.contexts-a-step", "law.wide.excluded"}  # five, one, three
-    formulas = {"protocol.positive-weight", "block.sampled-items", "block.tokens"}  # ℓ − 1, 2ℓ − 1, ℓ + 2
-    other = {"protocol.learning-rate", "block.corpus-tokens", "intervals.confidence", "intervals.pool"}  # 10^-3, 95 %
+    words = {
+        "protocol.patience",
+        "protocol.contexts-a-step",
+        "law.wide.excluded",
+    }  # five, one, three
+    formulas = {
+        "protocol.positive-weight",
+        "block.sampled-items",
+        "block.tokens",
+    }  # ℓ − 1, 2ℓ − 1, ℓ + 2
+    other = {
+        "protocol.learning-rate",
+        "block.corpus-tokens",
+        "intervals.confidence",
+        "intervals.pool",
+    }  # 10^-3, 95 %
     for item in paper.numbers():
-        if isinstance(item.value, int | float) and item.kind != "claim" and item.id not in words | formulas | other:
+        if (
+            isinstance(item.value, int | float)
+            and item.kind != "claim"
+            and item.id not in words | formulas | other
+        ):
             texts = (str(item.value), f"{item.value:,}", str(item.value).replace("-", "- "))
             assert any(text in item.quote for text in texts), item
 
@@ -209,9 +248,15 @@ def test_plain_numbers_stand_in_their_quotes():
 def test_the_laws_of_the_planner_are_the_papers():
     value = {item.id: item.value for item in paper.numbers()}
     assert (BUDGET.slope, BUDGET.r_squared) == (value["law.budget.slope"], value["law.budget.r2"])
-    assert (BUDGET_WIDE.slope, BUDGET_WIDE.r_squared) == (value["law.wide.slope"], value["law.wide.r2"])
+    assert (BUDGET_WIDE.slope, BUDGET_WIDE.r_squared) == (
+        value["law.wide.slope"],
+        value["law.wide.r2"],
+    )
     assert BUDGET_REGULAR.slope == value["law.regular.slope"]
-    assert (HEADS.slope, HEADS.intercept) == (value["law.heads.slope"], value["law.heads.intercept"])
+    assert (HEADS.slope, HEADS.intercept) == (
+        value["law.heads.slope"],
+        value["law.heads.intercept"],
+    )
     assert HEADS.r_squared == value["law.heads.r2"]
 
 

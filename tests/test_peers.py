@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from headcount.bench import subjects
+from headcount.bench.peers.eager import EagerRun
+from headcount.bench.shapes import MAIN, SHAPES, Shape
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
-from headcount.training.engine import State, adam_scales
-from headcount.training.peers import subjects
-from headcount.training.peers.eager import EagerRun
-from headcount.training.peers.shapes import MAIN, SHAPES, Shape
+from headcount.training.engines.base import State, adam_scales
+from headcount.training.engines.torch import TorchEngine
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
-from headcount.training.torch_engine import TorchEngine
 
 STEPS = 10
-SPECS = [RunSpec(items=24, d_model=12, heads=3, key_dim=5, seed=seed, length=8) for seed in range(3)]
+SPECS = [
+    RunSpec(items=24, d_model=12, heads=3, key_dim=5, seed=seed, length=8) for seed in range(3)
+]
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 
 
@@ -36,29 +38,46 @@ def test_the_eager_peer_takes_the_reference_steps(reference):
         task = task_of(spec)
         run = EagerRun(spec, State.initial(spec), task.rows, task.targets[:, 0])
         torch.testing.assert_close(run.weights(), State.initial(spec).weights, rtol=0, atol=0)
-        for context in ContextSampler(task.graph, spec.length).draw(STEPS, seed=spec.seed, stream=spec.stream):
+        for context in ContextSampler(task.graph, spec.length).draw(
+            STEPS, seed=spec.seed, stream=spec.stream
+        ):
             run.step(context)
         torch.testing.assert_close(run.weights(), expected.weights, rtol=0, atol=1e-5)
-        assert float(run.channel.threshold.detach()) == pytest.approx(float(expected.threshold[0]), abs=1e-5)
+        assert float(run.channel.threshold.detach()) == pytest.approx(
+            float(expected.threshold[0]), abs=1e-5
+        )
 
 
 @needs_jax
 def test_the_jax_peer_takes_the_reference_steps(reference):
-    from headcount.training.peers.jax_peer import begin, drawn, scan_steps, unpacked
+    from headcount.bench.peers.jax import begin, drawn, scan_steps, unpacked
 
     spec = SPECS[0]
     state = begin(spec, [State.initial(each) for each in SPECS])
     rows, targets, contexts = drawn(SPECS, STEPS)
     np.testing.assert_array_equal(rows, np.stack([task_of(each).rows.numpy() for each in SPECS]))
-    np.testing.assert_array_equal(targets, np.stack([task_of(each).targets[:, 0].numpy() for each in SPECS]))
+    np.testing.assert_array_equal(
+        targets, np.stack([task_of(each).targets[:, 0].numpy() for each in SPECS])
+    )
     run = scan_steps(spec)
-    for half in (slice(0, STEPS // 2), slice(STEPS // 2, STEPS)):  # the state carries over from call to call
-        state = run(state, rows, targets, contexts[half], adam_scales(spec.learning_rate, half.start, STEPS // 2))
+    for half in (
+        slice(0, STEPS // 2),
+        slice(STEPS // 2, STEPS),
+    ):  # the state carries over from call to call
+        state = run(
+            state,
+            rows,
+            targets,
+            contexts[half],
+            adam_scales(spec.learning_rate, half.start, STEPS // 2),
+        )
     (weights, threshold), first, second = state
     for name, found in (("weights", weights), ("first", first[0]), ("second", second[0])):
         expected = np.stack([getattr(each, name).numpy() for each in reference])
         np.testing.assert_allclose(unpacked(spec, np.asarray(found)), expected, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(threshold, [float(each.threshold[0]) for each in reference], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        threshold, [float(each.threshold[0]) for each in reference], rtol=0, atol=1e-5
+    )
 
 
 @needs_jax
@@ -103,7 +122,9 @@ def test_arithmetic_of_a_step():
     for shape in SHAPES:
         key_dim = shape.budget // shape.heads
         assert key_dim * shape.heads == shape.budget
-        forward = 2 * (2 * 16 * shape.d_model * shape.budget) + shape.heads * (2 * 16 * key_dim * 16)
+        forward = 2 * (2 * 16 * shape.d_model * shape.budget) + shape.heads * (
+            2 * 16 * key_dim * 16
+        )
         backward = 2 * (2 * 16 * 16 * key_dim) + 2 * (2 * shape.d_model * 16 * shape.budget)
         assert shape.flops == forward + backward
         assert 2 <= shape.runs(80) <= 80

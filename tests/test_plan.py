@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from headcount.cli.bounds import bounds as bounds_command
 from headcount.cli.plan import plan as plan_command
 from headcount.errors import InputError
-from headcount.theory import upper
+from headcount.theory import upper_bounds as upper
 from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
 from headcount.theory.capacity import capacity
 from headcount.theory.footprint import footprint
@@ -30,7 +30,7 @@ from headcount.theory.laws import (
     TrainedLaw,
     own_law,
 )
-from headcount.theory.plan import family_of, plan, trained_split
+from headcount.theory.planner import family_of, plan, trained_split
 
 GRID = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
 GRID += [(128, 16), (1024, 128), (2048, 256), (4096, 512), (1024, 32)]
@@ -45,7 +45,9 @@ def test_constructions_by_hand():
     assert upper.compressive(100, 30, constant=2).key_dim == 10  # ⌈2·4.605⌉
     assert upper.general_graph(100, 500, 30, max_degree=9, constant=2).heads == 26  # ⌈500/30⌉ + 9
     assert upper.bounded_skew(100, 500, 30, constant=2).heads == 17
-    assert upper.bounded_skew(100, 500, 30, max_degree=40).heads == 40  # Eq. (33) fails: one colour a degree
+    assert (
+        upper.bounded_skew(100, 500, 30, max_degree=40).heads == 40
+    )  # Eq. (33) fails: one colour a degree
     assert upper.softmax(100, 30, constant=1).key_dim == 22  # ⌈4.605²⌉
     assert upper.gaussian_embedding(100, 30, constant=2).heads == upper.compressive(100, 30).heads
     assert upper.single_head(100, 30, constant=1).key_dim == 52  # ⌈(100/30)²·4.605⌉
@@ -58,11 +60,21 @@ def test_softmax_width_is_the_larger_of_floor_and_leakage():
     leaky = upper.softmax_width(1000, 64, block=1000, context_length=16, floor=1, leakage=1)
     assert leaky == math.ceil((1000 / 64) ** 2 * math.log(1000))
     single = upper.softmax_single_head(1000, 64, floor=1, leakage=1)
-    assert (single.budget, single.sure) == (leaky, False)  # Eq. (20) is necessary, not known to suffice
+    assert (single.budget, single.sure) == (
+        leaky,
+        False,
+    )  # Eq. (20) is necessary, not known to suffice
 
 
 def test_constants_name_their_source():
-    for name in ("compressive", "general-embedding", "general-graph", "softmax", "single-head", "one-hot"):
+    for name in (
+        "compressive",
+        "general-embedding",
+        "general-graph",
+        "softmax",
+        "single-head",
+        "one-hot",
+    ):
         constant = upper.constants()[name]
         assert constant.C > 0
         assert constant.source
@@ -77,11 +89,19 @@ def test_one_hot_constant_is_proved():
 
 
 @quick
-@given(items=st.integers(2, 500), d_model=st.integers(1, 200), share=st.floats(0, 1), degree=st.integers(1, 20))
+@given(
+    items=st.integers(2, 500),
+    d_model=st.integers(1, 200),
+    share=st.floats(0, 1),
+    degree=st.integers(1, 20),
+)
 def test_construction_four_grows_with_edges_and_degree(items, d_model, share, degree):
     edges = max(1, int(share * items * (items - 1)))
     more = min(edges + items, items * (items - 1))
-    assert upper.bounded_skew(items, edges, d_model).budget <= upper.bounded_skew(items, more, d_model).budget
+    assert (
+        upper.bounded_skew(items, edges, d_model).budget
+        <= upper.bounded_skew(items, more, d_model).budget
+    )
     low = -(-edges // items)
     top = min(low + degree, items, edges)
     if low <= top:
@@ -113,7 +133,9 @@ def test_constructions_refuse(call):
 def test_laws_of_the_paper():
     assert BUDGET(256, 256, 32) == pytest.approx(1.19 * 256 * 8 / 32)
     assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * 12)
-    assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(0.46 * 32 * 7)  # Eqs. (31)–(32): log₂ 128 = 7
+    assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(
+        0.46 * 32 * 7
+    )  # Eqs. (31)–(32): log₂ 128 = 7
     assert HEADS(512, 512, 16) == pytest.approx(1.65 * 32 - 6.64)
     assert HEADS(64, 64, 32) == 1  # clipped
 
@@ -151,7 +173,9 @@ def test_trained_split_reaches_the_law_and_table_1():
 @pytest.mark.parametrize("variant", ["max", "softmax"])
 def test_bounds_enclose_the_trained_law_on_the_papers_grid(items, d_model, variant):
     answer = plan(items, d_model=d_model, variant=variant)
-    lower, trained, built = (answer.row(kind) for kind in ("lower bound", "trained law", "construction"))
+    lower, trained, built = (
+        answer.row(kind) for kind in ("lower bound", "trained law", "construction")
+    )
     assert lower is not None
     assert trained is not None
     assert built is not None
@@ -168,7 +192,9 @@ def test_plan_by_hand():
     assert row.flops_per_token == 4 * 32 * 56
     assert row.bytes == 4 * row.parameters
     assert row.bits_per_parameter == pytest.approx(answer.bits / (2 * 32 * 56))
-    assert answer.advice.startswith("Train 8 heads of width 7 (D_K = 56); the bit budget rules out D_K < 4")
+    assert answer.advice.startswith(
+        "Train 8 heads of width 7 (D_K = 56); the bit budget rules out D_K < 4"
+    )
     assert answer.advice.count(".") == 1
 
 
@@ -195,7 +221,11 @@ def test_a_known_degree_never_costs_heads():
     for degree in (5, 20, 79, 80, 400):
         known = upper.best_upper_bound(1000, 5000, 64, max_degree=degree)
         assert known is not None
-        assert known.heads == max(unknown.heads, degree) <= upper.general_graph(1000, 5000, 64, degree).heads
+        assert (
+            known.heads
+            == max(unknown.heads, degree)
+            <= upper.general_graph(1000, 5000, 64, degree).heads
+        )
 
 
 def test_partial_permutations_are_counted_as_such():
@@ -203,7 +233,9 @@ def test_partial_permutations_are_counted_as_such():
     whole = plan(1000, d_model=64)
     assert (answer.family, answer.max_degree) == ("bounded", 1)
     assert whole.bits < answer.bits < whole.bits + math.log2(1000)
-    shown = run("plan", "--items", "1000", "--edges", "999", "--max-degree", "1", "--d-model", "64").output
+    shown = run(
+        "plan", "--items", "1000", "--edges", "999", "--max-degree", "1", "--d-model", "64"
+    ).output
     assert "partial permutations of 1,000 items with 999 edges" in shown
     words = ["--items", "1000", "--edges", "1500", "--max-degree", "2", "--d-model", "64"]
     assert "1,500 edges and degrees up to 2" in run("bounds", *words).output
@@ -235,7 +267,11 @@ def test_the_compiled_law_stands_between_the_bounds_and_the_trained_laws():
     assert kinds == [*["lower bound"] * 3, "compiled", *["trained law"] * 3, *["construction"] * 2]
     row = answer.row("compiled")
     assert row is not None
-    assert (row.name, row.heads, row.budget) == ("compiled law", None, math.ceil(COMPILED(256, 256, 32)))
+    assert (row.name, row.heads, row.budget) == (
+        "compiled law",
+        None,
+        math.ceil(COMPILED(256, 256, 32)),
+    )
     assert row.interval == COMPILED.interval_at(256, 256, 32)
     assert "headcount compile" in row.reason
     assert f"; compiled weights need about {row.budget};" in answer.advice
@@ -269,7 +305,9 @@ def test_plans_are_consistent(items, d_model, degree):
             assert row.budget == row.heads * row.key_dim
         assert row.budget >= 1
         assert row.parameters == 2 * d_model * row.budget + 1
-    floors, wider_floors = ([row for row in p.rows if row.kind == "lower bound"] for p in (answer, wider))
+    floors, wider_floors = (
+        [row for row in p.rows if row.kind == "lower bound"] for p in (answer, wider)
+    )
     for row, other in zip(floors, wider_floors, strict=True):
         assert other.budget <= row.budget
 
@@ -308,7 +346,9 @@ def test_capacity_inverts_the_laws(d_model, heads, key_dim):
     *_, limit, trained, built = capacity(d_model, heads, key_dim)
     held = trained.edges
     law = MEASURED_WIDE if d_model > 16 else MEASURED
-    assert math.prod(trained_split(held, held, d_model, law)) <= budget  # what is held fits after rounding
+    assert (
+        math.prod(trained_split(held, held, d_model, law)) <= budget
+    )  # what is held fits after rounding
     more = max(held + held // 8, held + 8)
     assert law(more, more, d_model) > 0.9 * budget
     assert limit.edges >= held
@@ -343,9 +383,13 @@ def test_only_a_met_condition_promises_at_least():
     narrow = capacity(32, 64, 32, items=1024)[-1]  # every c₀ ln m is above 32
     assert (narrow.sense, narrow.sure) == ("about", False)
     assert "fails here" in narrow.reason
-    wide = capacity(1024, 64, 32, items=4096)[-1]  # 10·8.3 < 1024: the pseudo-inverse, the least of the sure ones
+    wide = capacity(1024, 64, 32, items=4096)[
+        -1
+    ]  # 10·8.3 < 1024: the pseudo-inverse, the least of the sure ones
     assert (wide.law, wide.sense, wide.sure) == ("pseudo-inverse", "at least", True)
-    assert capacity(1024, 64, 32, items=4096, variant="softmax")[-1].sense == "about"  # C is provisional
+    assert (
+        capacity(1024, 64, 32, items=4096, variant="softmax")[-1].sense == "about"
+    )  # C is provisional
 
 
 def test_plans_fit_what_a_channel_is_said_to_hold():
@@ -371,7 +415,12 @@ def test_capacity_refuses(sizes):
 def test_examples_hold_their_facts():
     llama = example("llama-3-8b")
     assert (llama.d_model, llama.heads, llama.kv_heads, llama.key_dim) == (4096, 32, 8, 128)
-    assert (llama.query_budget, llama.key_budget, llama.layers, llama.vocabulary) == (4096, 1024, 32, 128256)
+    assert (llama.query_budget, llama.key_budget, llama.layers, llama.vocabulary) == (
+        4096,
+        1024,
+        32,
+        128256,
+    )
     assert example("gpt2").key_dim == 64
     assert example("gpt3-175b").key_budget == 12288
 
@@ -402,15 +451,30 @@ def test_gpt2_by_hand():
         ({"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": None}, (64, 8, 8, 8)),
         ({"n_embd": 64, "n_head": 8, "multi_query": True}, (64, 8, 1, 8)),
         ({"d_model": 64, "num_heads": 8, "d_kv": 16}, (64, 8, 8, 16)),
-        ({"hidden_size": 64, "n_head": 8, "n_head_kv": 2, "multi_query": True}, (64, 8, 1, 8)),  # Falcon 7B
         (
-            {"hidden_size": 64, "n_head": 8, "n_head_kv": 2, "multi_query": True, "new_decoder_architecture": True},
+            {"hidden_size": 64, "n_head": 8, "n_head_kv": 2, "multi_query": True},
+            (64, 8, 1, 8),
+        ),  # Falcon 7B
+        (
+            {
+                "hidden_size": 64,
+                "n_head": 8,
+                "n_head_kv": 2,
+                "multi_query": True,
+                "new_decoder_architecture": True,
+            },
             (64, 8, 2, 8),  # Falcon 40B
         ),
         ({"hidden_size": 64, "num_attention_heads": 8, "num_kv_heads": 2}, (64, 8, 2, 8)),
         ({"d_model": 64, "n_heads": 8, "attn_config": {"kv_n_heads": 2}}, (64, 8, 2, 8)),  # DBRX
-        ({"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multiquery_attention"}}, (64, 8, 1, 8)),  # MPT
-        ({"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multihead_attention"}}, (64, 8, 8, 8)),
+        (
+            {"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multiquery_attention"}},
+            (64, 8, 1, 8),
+        ),  # MPT
+        (
+            {"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multihead_attention"}},
+            (64, 8, 8, 8),
+        ),
         (
             {
                 "hidden_size": 64,
@@ -430,7 +494,10 @@ def test_gpt2_by_hand():
             },
             (64, 8, 8, 8),
         ),
-        ({"text_config": {"hidden_size": 64, "num_attention_heads": 8, "head_dim": 32}}, (64, 8, 8, 32)),
+        (
+            {"text_config": {"hidden_size": 64, "num_attention_heads": 8, "head_dim": 32}},
+            (64, 8, 8, 32),
+        ),
     ],
 )
 def test_configs_are_read(tmp_path, config, expected):
@@ -491,10 +558,17 @@ def test_plan_prints_a_table_and_json():
     assert shown.exit_code == 0
     assert "Train 8 heads of width 7" in shown.output
     assert "sign patterns" in shown.output
-    parsed = json.loads(run("plan", "--items", "128", "--degree", "8", "--d-model", "32", "--json").output)
+    parsed = json.loads(
+        run("plan", "--items", "128", "--degree", "8", "--d-model", "32", "--json").output
+    )
     assert parsed["family"] == "regular"
     assert parsed["edges"] == 1024
-    assert {row["kind"] for row in parsed["rows"]} == {"lower bound", "compiled", "trained law", "construction"}
+    assert {row["kind"] for row in parsed["rows"]} == {
+        "lower bound",
+        "compiled",
+        "trained law",
+        "construction",
+    }
 
 
 def test_plan_judges_models(tmp_path):
@@ -509,12 +583,18 @@ def test_plan_judges_models(tmp_path):
 def test_bounds_prints_a_table_and_json():
     shown = run("bounds", "--items", "512", "--d-model", "16", "--heads", "1")
     assert "One head cannot do it, however wide" in shown.output
-    parsed = json.loads(run("bounds", "--items", "512", "--d-model", "16", "--heads", "1", "--json").output)
+    parsed = json.loads(
+        run("bounds", "--items", "512", "--d-model", "16", "--heads", "1", "--json").output
+    )
     assert parsed["heads_at_least"] == 2
     assert parsed["lower"][2]["budget"] is None  # inf: JSON has no infinity
-    assert parsed["upper"][0]["budget"] == parsed["upper"][0]["heads"] * parsed["upper"][0]["key_dim"]
+    assert (
+        parsed["upper"][0]["budget"] == parsed["upper"][0]["heads"] * parsed["upper"][0]["key_dim"]
+    )
     for variant in ("sum", "softmax"):
-        assert run("bounds", "--items", "64", "--d-model", "16", "--variant", variant).exit_code == 0
+        assert (
+            run("bounds", "--items", "64", "--d-model", "16", "--variant", variant).exit_code == 0
+        )
     assert "no construction" in run("bounds", "--items", "64", "--edges", "99", "--d-model", "16",
                                     "--variant", "softmax").output  # fmt: skip
 
@@ -534,7 +614,9 @@ def test_bounds_show_corollaries_and_proposition_8_4():
 
 def test_no_sum_is_ruled_out_by_its_head_count():
     for heads in ([], ["--heads", "4"]):
-        shown = run("bounds", "--items", "512", "--d-model", "16", "--variant", "sum", *heads).output
+        shown = run(
+            "bounds", "--items", "512", "--d-model", "16", "--variant", "sum", *heads
+        ).output
         assert "A sum of heads, however many, cannot do it" in shown
         assert "impossible" in shown
 
@@ -554,11 +636,17 @@ def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets():
         (["plan", "--example", "gpt2", "--context-length", "8"], "fixes its own sizes"),
         (["plan", "--items", "8"], "--d-model is missing"),
         (["bounds", "--d-model", "8"], "--items is missing"),
-        (["plan", "--items", "8", "--d-model", "4", "--degree", "2", "--edges", "9"], "leave out --edges"),
+        (
+            ["plan", "--items", "8", "--d-model", "4", "--degree", "2", "--edges", "9"],
+            "leave out --edges",
+        ),
         (["plan", "--items", "8", "--d-model", "4", "--degree", "8"], "allow 1 to 7"),
         (["plan", "--example", "gpt2", "--d-model", "4"], "fixes its own sizes"),
         (["plan", "--example", "gpt2", "--hf-config", "x.json"], "give one"),
-        (["plan", "--items", "8", "--d-model", "4", "--variant", "sum"], "choose one of max, softmax"),
+        (
+            ["plan", "--items", "8", "--d-model", "4", "--variant", "sum"],
+            "choose one of max, softmax",
+        ),
         (["plan", "--example", "gpt2", "--bits", "0"], "bits = 0"),
         (["plan", "--example", "gpt2", "--items", "1"], "items = 1"),
         (["plan", "--example", "gpt2", "--variant", "max"], "fixes its own sizes"),

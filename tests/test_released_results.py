@@ -24,7 +24,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_its_export_is_the_same_to_the_byte(released, command):
-    code, _, error = command("results", "export", released / "small.sqlite", "--format", "csv", "--out", "again.csv")
+    code, _, error = command(
+        "results", "export", released / "small.sqlite", "--format", "csv", "--out", "again.csv"
+    )
     assert (code, error) == (0, "")
     assert (released.parent / "again.csv").read_bytes() == (released / "small.csv").read_bytes()
 
@@ -37,10 +39,22 @@ def test_its_finished_runs_are_not_trained_again(released, command):
 
 
 def test_its_checkpoints_go_on_where_they_stopped(released, command):
-    code, out, _ = command("sweep", released / "long.toml", "--store", released / "small.sqlite", "--json")
+    code, out, _ = command(
+        "sweep", released / "long.toml", "--store", released / "small.sqlite", "--json"
+    )
     assert code == 0
     assert json.loads(out)["steps"] == 2 * (8000 - 2500)
-    command("results", "export", released / "small.sqlite", "--format", "csv", "--seed", "0,1", "--out", "again.csv")
+    command(
+        "results",
+        "export",
+        released / "small.sqlite",
+        "--format",
+        "csv",
+        "--seed",
+        "0,1",
+        "--out",
+        "again.csv",
+    )
     again = {row["hash"]: row for row in rows_of(released.parent / "again.csv")}
     for then in rows_of(released / "long.csv"):
         now = again[then["hash"]]

@@ -17,7 +17,13 @@ from headcount.errors import InputError
 from headcount.report.figure import Figure
 from headcount.report.figure_files import write_figure
 from headcount.report.page import write_report
-from tests.small_report import NASTY, small_claims, small_evidence, small_figures, write_small_report
+from tests.small_report import (
+    NASTY,
+    small_claims,
+    small_evidence,
+    small_figures,
+    write_small_report,
+)
 
 
 class Page(HTMLParser):
@@ -49,7 +55,11 @@ class Page(HTMLParser):
 
     def all(self, tag: str, name: str = "") -> list[str]:
         """The values of an attribute on all elements of a tag."""
-        return [attributes[name] or "" for found, attributes in self.elements if found == tag and name in attributes]
+        return [
+            attributes[name] or ""
+            for found, attributes in self.elements
+            if found == tag and name in attributes
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +74,18 @@ def page(paths) -> Page:
 
 def test_all_files_are_written_and_named(paths):
     names = [str(path.relative_to(paths[0].parent)) for path in paths]
-    charts = [f"figures/{id}.{suffix}" for id in ("fig1", "fig2", "bars") for suffix in ("png", "svg", "pdf")]
-    assert names == ["report.html", *charts[:6], "figures/fig2.csv", *charts[6:], "figures/table1.csv"]
+    charts = [
+        f"figures/{id}.{suffix}"
+        for id in ("fig1", "fig2", "bars")
+        for suffix in ("png", "svg", "pdf")
+    ]
+    assert names == [
+        "report.html",
+        *charts[:6],
+        "figures/fig2.csv",
+        *charts[6:],
+        "figures/table1.csv",
+    ]
     assert sorted(path.name for path in (paths[0].parent / "figures").iterdir()) == sorted(
         Path(n).name for n in names[1:]
     )
@@ -95,11 +115,23 @@ def test_tables_are_files_too(paths):
 def test_every_figure_claim_and_link_has_its_place(page):
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert {"fig1", "fig2", "bars", "table1", "fig5", "claim-C1", "claim-C4", "claims", "contents"} <= set(ids)
+    assert {
+        "fig1",
+        "fig2",
+        "bars",
+        "table1",
+        "fig5",
+        "claim-C1",
+        "claim-C4",
+        "claims",
+        "contents",
+    } <= set(ids)
     assert page.all("div", "data-id") == ["fig1", "fig2", "bars"]
     for address in page.all("a", "href"):
         assert not address.startswith("#") or address[1:] in ids
-    assert [address for address in page.all("a", "href") if "fig99" in address] == []  # no such figure, so no link
+    assert [
+        address for address in page.all("a", "href") if "fig99" in address
+    ] == []  # no such figure, so no link
 
 
 def test_downloads_exist(page, paths):
@@ -109,10 +141,16 @@ def test_downloads_exist(page, paths):
 
 
 def test_nothing_comes_from_outside(page, paths):
-    loaded = [value for tag in ("script", "img", "iframe", "source", "object") for value in page.all(tag, "src")]
+    loaded = [
+        value
+        for tag in ("script", "img", "iframe", "source", "object")
+        for value in page.all(tag, "src")
+    ]
     loaded += page.all("link", "href") + page.all("object", "data")
     assert not [value for value in loaded if re.match(r"(https?:)?//", value)]
-    assert [link for link in page.all("a", "href") if link.startswith("http")] == ["https://arxiv.org/abs/2509.22840"]
+    assert [link for link in page.all("a", "href") if link.startswith("http")] == [
+        "https://arxiv.org/abs/2509.22840"
+    ]
     styles = "".join(page.texts["style"])
     assert "url(" not in styles
     assert "@import" not in styles
@@ -150,7 +188,11 @@ def test_what_a_reader_asks_is_said(page):
 
 
 def test_readers_without_eyes_are_told(page):
-    labels = [attributes.get("aria-label") for tag, attributes in page.elements if attributes.get("role") == "img"]
+    labels = [
+        attributes.get("aria-label")
+        for tag, attributes in page.elements
+        if attributes.get("role") == "img"
+    ]
     assert labels[0] == f"Figure 1: four panels. One sentence & another. {NASTY}"
     assert all("scope" in attributes for tag, attributes in page.elements if tag == "th")
     assert page.all("img", "alt")[0] == labels[0]
@@ -186,7 +228,9 @@ def test_what_cannot_be_drawn_says_why(tmp_path):
     figure = Figure("fig3", "Figure 3", ("base",), draw=draw)
     [path] = write_report(tmp_path, small_evidence(), [figure], small_claims())
     found = Page(path.read_text(encoding="utf-8"))
-    assert "There is nothing to draw, since no budget passed; add larger budgets." in found.texts["p"]
+    assert (
+        "There is nothing to draw, since no budget passed; add larger budgets." in found.texts["p"]
+    )
     assert "script" not in found.texts  # no chart, so no library
 
 

@@ -21,16 +21,16 @@ from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.cli import main
 from headcount.errors import InputError
-from headcount.experiments import paper
-from headcount.experiments.evidence import COLUMNS, KEY, Evidence, gather
-from headcount.experiments.forecast import expected_runs
-from headcount.experiments.grid_table import paper_runs
-from headcount.experiments.measured import MEASURED, measured_runs
-from headcount.experiments.presets import PRESETS, Need, preset, restricted
-from headcount.experiments.reproduction import MOST_DEGREE
-from headcount.experiments.results_folder import ResultsFolder
-from headcount.experiments.store import Store
+from headcount.paper import data as paper
 from headcount.report.figures import FIGURES, chosen_figures, needs
+from headcount.reproduction.evidence import COLUMNS, KEY, Evidence, gather
+from headcount.reproduction.forecast import expected_runs
+from headcount.reproduction.presets import PRESETS, Need, preset, restricted
+from headcount.reproduction.reproduce import MOST_DEGREE
+from headcount.reproduction.results_folder import ResultsFolder
+from headcount.reproduction.shipped import MEASURED, measured_runs
+from headcount.store.store import Store
+from headcount.sweeps.grid import paper_runs
 
 from .measured import base_runs, measured_evidence
 
@@ -109,7 +109,14 @@ def test_a_search_gives_the_thresholds_of_the_whole_grid(evidence):
         for _, row in found.on(grid, "thresholds").iterrows():
             at = {name: row[name] for name in ("items", "d_model", "degree")}
             full = evidence.on(grid, "thresholds", **at).iloc[0]
-            for column in ("central", "optimistic", "conservative", "heads", "heads_low", "heads_high"):
+            for column in (
+                "central",
+                "optimistic",
+                "conservative",
+                "heads",
+                "heads_low",
+                "heads_high",
+            ):
                 assert row[column] == full[column], (at, column)
     assert len(found.on("base", "thresholds")) == 10
     three = {(64, 16), (128, 32), (256, 32)}
@@ -125,7 +132,9 @@ def test_points_with_a_missing_run_are_left_out():
     assert set(gather(lost, part).curves["d_model"]) == {32}
     assert set(gather(runs, part).curves["d_model"]) == {16, 32}
     empty = gather(runs.iloc[:0], whole)
-    assert all(getattr(empty, name).empty for name in ("curves", "thresholds", "by_heads", "ceilings"))
+    assert all(
+        getattr(empty, name).empty for name in ("curves", "thresholds", "by_heads", "ceilings")
+    )
 
 
 # Forecast
@@ -135,8 +144,13 @@ def test_the_forecast_asks_for_what_a_search_asks():
     part = restricted(preset("quick"), needs(chosen_figures(["fig12"])))
     asked = expected_runs(part)
     assert 0 < len(asked) < 0.3 * len({spec for one in part.searches for spec in one.runs})
-    known = {tuple(row[:-1]): row[-1] for row in measured_runs()[[*KEY, "steps"]].itertuples(index=False, name=None)}
-    assert all(steps == known[tuple(getattr(spec, name) for name in KEY)] for spec, steps in asked.items())
+    known = {
+        tuple(row[:-1]): row[-1]
+        for row in measured_runs()[[*KEY, "steps"]].itertuples(index=False, name=None)
+    }
+    assert all(
+        steps == known[tuple(getattr(spec, name) for name in KEY)] for spec, steps in asked.items()
+    )
 
 
 # The folder
@@ -146,9 +160,16 @@ def test_a_folder_says_what_it_lacks(tmp_path):
     folder = ResultsFolder(tmp_path)
     assert folder.made() == []
     assert folder.ceilings() is None
-    with pytest.raises(InputError, match=r"manifest.json: is not there; fill the folder with: headcount reproduce"):
+    with pytest.raises(
+        InputError, match=r"manifest.json: is not there; fill the folder with: headcount reproduce"
+    ):
         folder.evidence()
-    for text in ("{", "[]", '{"preset": "quick"}', '{"preset": "quick", "runs": 0, "run_steps": 0, "made": []}'):
+    for text in (
+        "{",
+        "[]",
+        '{"preset": "quick"}',
+        '{"preset": "quick", "runs": 0, "run_steps": 0, "made": []}',
+    ):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(InputError, match=r"manifest.json: cannot be read"):
             folder.evidence()
@@ -159,14 +180,18 @@ def test_measured_results_say_how_they_were_made():
     assert sum(entry["trained"] for entry in made) == 20_630
     for entry in made:
         assert entry["device"] == "NVIDIA H200" or entry["trained"] == 0
-        assert {"command", "commit", "date", "seconds", "versions", "machine", "engine"} <= set(entry)
+        assert {"command", "commit", "date", "seconds", "versions", "machine", "engine"} <= set(
+            entry
+        )
 
 
 def test_measured_ceilings_stand_beside_every_threshold_under_max(evidence):
     found = evidence.thresholds
     names = ["degree", "items", "d_model"]
     wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), names]
-    assert set(wanted.itertuples(index=False)) == set(evidence.ceilings[names].itertuples(index=False))
+    assert set(wanted.itertuples(index=False)) == set(
+        evidence.ceilings[names].itertuples(index=False)
+    )
 
 
 # The commands
@@ -191,7 +216,9 @@ def reproduced(tmp_path_factory) -> Path:
     """A reproduction of two parts, killed on the way and run again."""
     folder = tmp_path_factory.mktemp("reproduce")
     words = [sys.executable, "-m", "headcount", "reproduce", *ONLY]
-    first = subprocess.Popen(words, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    first = subprocess.Popen(
+        words, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     store = folder / "here" / "runs.sqlite"
     while first.poll() is None and not (store.exists() and _stored(store)):
         time.sleep(0.05)
@@ -249,7 +276,9 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
 def test_a_second_time_trains_nothing(reproduced):
     _, again, _ = headcount("reproduce", *ONLY, "--json", cwd=reproduced.parent)
     assert json.loads(again)["trained"] == 0
-    _, drawn, _ = headcount("report", "here", "--only", "fig6", "--out", "drawn", "--json", cwd=reproduced.parent)
+    _, drawn, _ = headcount(
+        "report", "here", "--only", "fig6", "--out", "drawn", "--json", cwd=reproduced.parent
+    )
     files = json.loads(drawn)["files"]
     assert sorted(Path(path).suffix for path in files) == [".html", ".pdf", ".png", ".svg"]
 
@@ -257,10 +286,16 @@ def test_a_second_time_trains_nothing(reproduced):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("reproduce", "--only", "fig33"), "'fig33' is no figure or table of the report; did you mean 'fig3'?"),
+        (
+            ("reproduce", "--only", "fig33"),
+            "'fig33' is no figure or table of the report; did you mean 'fig3'?",
+        ),
         (("reproduce", "--only", ","), "--only names nothing"),
         (("reproduce", "--out", "file"), "file: cannot be a folder"),
-        (("reproduce", "--preset", "paper", "--out", "here"), "holds a reproduction with --preset quick"),
+        (
+            ("reproduce", "--preset", "paper", "--out", "here"),
+            "holds a reproduction with --preset quick",
+        ),
         (("report", "nowhere"), "nowhere/manifest.json: is not there"),
     ],
 )
@@ -294,7 +329,9 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
 def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, evidence):
     """What is said of a figure with the runs of `--only` alone is what is said of it with all runs."""
     part = restricted(preset("paper"), needs([figure]))
-    alone = gather(measured_runs(), part, evidence.ceilings if figure.ceilings else None, evidence.provenance)
+    alone = gather(
+        measured_runs(), part, evidence.ceilings if figure.ceilings else None, evidence.provenance
+    )
     assert figure.meaning(alone) == figure.meaning(evidence)
     assert figure.compare(alone) == figure.compare(evidence)
 
@@ -302,5 +339,7 @@ def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, 
 def test_figures_are_chosen_without_the_drawing_libraries():
     hide = "import sys; sys.modules |= {'altair': None, 'vl_convert': None}"
     ask = "from headcount.report.figures import chosen_figures, needs; print(len(needs(chosen_figures(['fig3']))))"
-    done = subprocess.run([sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "2\n", done.stderr

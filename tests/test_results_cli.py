@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from headcount import InputError
 from headcount.cli import results as results_cli
 from headcount.cli import watch as watch_cli
-from headcount.experiments.store import Store
-from headcount.experiments.sweep_log import Sweep
+from headcount.store.store import Store
+from headcount.store.sweeps import Sweep
 from tests.store_writers import result_of, spec_of
 
 app = typer.Typer()
@@ -40,21 +40,31 @@ def command(*words: object) -> tuple[int, str]:
 
 
 def test_list(filled):
-    code, text = command("results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "4")
+    code, text = command(
+        "results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "4"
+    )
     assert code == 0
     lines = text.splitlines()
     assert lines[1].split() == list(results_cli.RUN_COLUMNS)
     assert len(lines) == 6
-    code, text = command("results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "0", "--json")
+    code, text = command(
+        "results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "0", "--json"
+    )
     found = json.loads(text)
     plain = {n for n in range(40) if spec_of(n).heads in (1, 3) and 2 <= spec_of(n).budget <= 6}
     assert {row["seed"] for row in found["rows"]} == plain
     assert lines[0] == f"{len(plain)} runs, the first 4"
-    code, text = command("results", "list", filled, "--by", "heads,key-dim", "--json", "--limit", "0")
+    code, text = command(
+        "results", "list", filled, "--by", "heads,key-dim", "--json", "--limit", "0"
+    )
     groups = json.loads(text)["rows"]
     assert sum(group["runs"] for group in groups) == 40
-    wanted = np.mean([result_of(n).value for n in range(40) if spec_of(n).heads == 2 and spec_of(n).key_dim == 3])
-    assert [g["mean"] for g in groups if (g["heads"], g["key_dim"]) == (2, 3)] == [pytest.approx(wanted)]
+    wanted = np.mean(
+        [result_of(n).value for n in range(40) if spec_of(n).heads == 2 and spec_of(n).key_dim == 3]
+    )
+    assert [g["mean"] for g in groups if (g["heads"], g["key_dim"]) == (2, 3)] == [
+        pytest.approx(wanted)
+    ]
     assert command("results", "list", filled, "--by", "heads")[0] == 0
     assert command("results", "list", filled, "--variant", "sum") == (0, "0 runs\n")
 
@@ -64,7 +74,12 @@ def test_lists_show_runs_that_diverged(path):
         store.add([replace(result_of(1), value=math.nan, diverged=1500)])
     assert "lost at 1,500" in command("results", "list", path)[1]
     assert json.loads(command("results", "list", path, "--json")[1])["rows"][0]["value"] is None
-    assert json.loads(command("results", "list", path, "--by", "heads", "--json")[1])["rows"][0]["diverged"] == 1
+    assert (
+        json.loads(command("results", "list", path, "--by", "heads", "--json")[1])["rows"][0][
+            "diverged"
+        ]
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +97,9 @@ def test_lists_show_runs_that_diverged(path):
 )
 def test_bad_words(filled, words, sentence):
     before = filled.read_bytes()
-    code, text = command("results", *[f"{filled}{word[1:]}" if word in ("S", "S-wal") else word for word in words])
+    code, text = command(
+        "results", *[f"{filled}{word[1:]}" if word in ("S", "S-wal") else word for word in words]
+    )
     assert (code, sentence in text) == (2, True), text
     assert filled.read_bytes() == before
 
@@ -112,7 +129,9 @@ def test_watch_shows_a_sweep_and_writes_nothing(filled):
         sweep = store.begin_sweep("base grid", runs=40, steps=1000, known=7)
         store.update_sweep(sweep, done_runs=10, steps_taken=150, settled_steps=250)
         store.add([result_of(77)])
-        before = {file: file.read_bytes() for file in (filled, filled.with_name("results.sqlite-wal"))}
+        before = {
+            file: file.read_bytes() for file in (filled, filled.with_name("results.sqlite-wal"))
+        }
         code, text = command("watch", filled, "--once")
         assert code == 0
         assert "base grid" in text
@@ -148,11 +167,20 @@ def test_the_record_of_a_sweep(path):
         sweep = store.begin_sweep("search", runs=4, steps=400)
         store.update_sweep(sweep, 1, 50, total_runs=8, total_steps=800)
         first = store.sweeps()[0]
-        assert (first.total_runs, first.total_steps, first.settled_steps, first.pid) == (8, 800, 50, os.getpid())
+        assert (first.total_runs, first.total_steps, first.settled_steps, first.pid) == (
+            8,
+            800,
+            50,
+            os.getpid(),
+        )
         time.sleep(0.01)
         store.update_sweep(sweep, 2, 100)
         second = store.sweeps()[0]
-        assert (second.total_runs, second.updated > first.updated, second.rate > 0) == (8, True, True)
+        assert (second.total_runs, second.updated > first.updated, second.rate > 0) == (
+            8,
+            True,
+            True,
+        )
         with pytest.raises(InputError, match="no sweep 9"):
             store.update_sweep(9, 1, 1)
 
@@ -164,9 +192,28 @@ def _gone() -> int:
 
 
 def test_a_sweep_that_no_longer_writes():
-    here = Sweep(1, "a", "running", os.getpid(), socket.gethostname(), 0.0, 100.0, 0, 4, 400, 1, 100, 100, 2.0)
+    here = Sweep(
+        1,
+        "a",
+        "running",
+        os.getpid(),
+        socket.gethostname(),
+        0.0,
+        100.0,
+        0,
+        4,
+        400,
+        1,
+        100,
+        100,
+        2.0,
+    )
     gone, there = replace(here, pid=_gone()), replace(here, host="elsewhere")
-    assert [sweep.standing(105) for sweep in (here, gone, there)] == ["running", "running", "running"]
+    assert [sweep.standing(105) for sweep in (here, gone, there)] == [
+        "running",
+        "running",
+        "running",
+    ]
     assert [sweep.standing(150) for sweep in (here, gone, there)] == ["running", "died", "running"]
     assert [sweep.standing(999) for sweep in (here, gone, there)] == ["silent", "died", "died"]
     assert replace(here, state="finished").standing(999) == "finished"

@@ -12,9 +12,17 @@ from scipy.optimize import minimize_scalar
 
 from headcount.analysis.thresholds import threshold, thresholds
 from headcount.errors import InputError
-from headcount.experiments.grid_table import paper_runs
-from headcount.experiments.search import Outcome, Search, Searches, outcomes_frame, search_all
-from headcount.experiments.search_seeds import Rules, best_case, falls, learned, may_pass, t_quantile, told_apart
+from headcount.sweeps.grid import paper_runs
+from headcount.sweeps.search import Outcome, Search, Searches, outcomes_frame, search_all
+from headcount.sweeps.search_seeds import (
+    Rules,
+    best_case,
+    falls,
+    learned,
+    may_pass,
+    t_quantile,
+    told_apart,
+)
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 from tests.measured import base_runs
@@ -31,7 +39,10 @@ def result(spec: RunSpec, value: float, steps: int = 1, diverged: int | None = N
 def grid_frame(surface: Surface) -> pd.DataFrame:
     """The full grid as the analysis takes it, with what a store adds."""
     names = ("hash", "variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
-    rows = [{name: getattr(spec, name) for name in names} | {"value": value} for spec, value in surface.items()]
+    rows = [
+        {name: getattr(spec, name) for name in names} | {"value": value}
+        for spec, value in surface.items()
+    ]
     return pd.DataFrame(rows).assign(diverged=None, steps=1)
 
 
@@ -51,7 +62,9 @@ def explore(search: Search, surface: Surface) -> Outcome:
     return outcome
 
 
-def ladder(heads: int, means: list[float], seeds: int = 10, noise: float = 0.0, seed: int = 0) -> Surface:
+def ladder(
+    heads: int, means: list[float], seeds: int = 10, noise: float = 0.0, seed: int = 0
+) -> Surface:
     """One head count whose rungs d_k = 1, 2, … have these means; runs spread by a part of their distance from 1."""
     rng = np.random.default_rng([seed, heads])
     surface = {}
@@ -69,9 +82,15 @@ def sigmoid(rungs: int, centre: float, width: float, top: float = 1.0) -> list[f
 @st.composite
 def risings(draw: st.DrawFn) -> Surface:
     """Surfaces that rise with D_K: thresholds off both ends, plateaus below 0.99, equal head counts, some noise."""
-    seeds, noise, seed = draw(st.integers(1, 10)), draw(st.sampled_from([0.0, 0.1, 0.3])), draw(st.integers(0, 2**31))
+    seeds, noise, seed = (
+        draw(st.integers(1, 10)),
+        draw(st.sampled_from([0.0, 0.1, 0.3])),
+        draw(st.integers(0, 2**31)),
+    )
     surface: Surface = {}
-    for heads in draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, max_size=4, unique=True)):
+    for heads in draw(
+        st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, max_size=4, unique=True)
+    ):
         rungs = draw(st.integers(1, 16))
         centre, width = draw(st.floats(-20, 20)), draw(st.floats(0.05, 1.5))
         top = draw(st.sampled_from([1.0, 1.0, 0.9995, 0.992, 0.98, 0.7]))
@@ -109,7 +128,9 @@ def test_on_any_surface_no_value_is_below_the_grids_and_each_is_witnessed(surfac
     if found.central:
         assert found.optimistic is not None
         assert found.optimistic <= found.central <= (found.conservative or 10**9)
-        scores = [v for s, v in surface.items() if (s.heads, s.budget) == (found.heads, found.central)]
+        scores = [
+            v for s, v in surface.items() if (s.heads, s.budget) == (found.heads, found.central)
+        ]
         assert np.mean(scores) == pytest.approx(found.mean)
 
 
@@ -144,7 +165,9 @@ def test_a_known_grid_is_not_run_again(surface: Surface) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(half=st.integers(2, 10), data=st.data(), other=st.booleans())
-def test_where_f1_falls_the_search_falls_back_to_the_grid(half: int, data: st.DataObject, other: bool) -> None:
+def test_where_f1_falls_the_search_falls_back_to_the_grid(
+    half: int, data: st.DataObject, other: bool
+) -> None:
     first = data.draw(st.integers(0, half - 1))
     surface = ladder(2, [0.6] * first + [1.0] * (half - first) + [0.6] * half, noise=0.02)
     surface |= ladder(4, sigmoid(2 * half, half if other else 50, 0.2), noise=0.02)
@@ -162,7 +185,11 @@ def test_a_ripple_is_no_fall() -> None:
 
 
 def test_equal_budgets_are_decided_by_the_larger_mean() -> None:
-    surface = ladder(1, [0.3] * 7 + [0.9925] * 4) | ladder(2, [0.3] * 3 + [0.996] * 3) | ladder(4, [0.3, 0.994, 1.0])
+    surface = (
+        ladder(1, [0.3] * 7 + [0.9925] * 4)
+        | ladder(2, [0.3] * 3 + [0.996] * 3)
+        | ladder(4, [0.3, 0.994, 1.0])
+    )
     found = explore(Search(surface), surface).threshold
     assert (found.central, found.heads, found.key_dim) == (8, 2, 4)
     assert found == threshold(grid_frame(surface))
@@ -180,7 +207,9 @@ def test_hopeless_head_counts_are_abandoned() -> None:
 def test_nothing_passes() -> None:
     surface = ladder(1, [0.3] * 12) | ladder(2, [0.4] * 12)
     outcome = explore(Search(surface), surface)
-    assert outcome.threshold.central is outcome.threshold.optimistic is outcome.threshold.heads is None
+    assert (
+        outcome.threshold.central is outcome.threshold.optimistic is outcome.threshold.heads is None
+    )
     assert outcome.runs < 20
     assert outcomes_frame([outcome])["central"].isna().all()
 
@@ -191,7 +220,8 @@ def test_a_diverged_run_counts_as_nothing_recovered_and_does_not_end_a_rung() ->
     search = Search(surface)
     while batch := search.next_batch():
         search.observe(
-            result(spec, float("nan"), diverged=7) if spec == lost else result(spec, surface[spec]) for spec in batch
+            result(spec, float("nan"), diverged=7) if spec == lost else result(spec, surface[spec])
+            for spec in batch
         )
     frame = grid_frame(surface | {lost: 0.0})
     assert search.outcome().threshold == threshold(frame)
@@ -225,7 +255,9 @@ def test_points_advance_together() -> None:
     assert {spec.d_model for spec in searches.next_batch()} == {8, 16}
     surface = first | second
     outcomes = search_all(surface, lambda batch: [result(spec, surface[spec]) for spec in batch])
-    assert [item.threshold for item in outcomes] == [threshold(grid_frame(part)) for part in (first, second)]
+    assert [item.threshold for item in outcomes] == [
+        threshold(grid_frame(part)) for part in (first, second)
+    ]
 
 
 def test_what_cannot_be_searched_is_refused() -> None:
@@ -244,11 +276,17 @@ def test_what_cannot_be_searched_is_refused() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.integers(0, 5), st.integers(0, 2**31))
-def test_the_best_case_bounds_every_completion_and_is_attained(scores: list[float], missing: int, seed: int) -> None:
+def test_the_best_case_bounds_every_completion_and_is_attained(
+    scores: list[float], missing: int, seed: int
+) -> None:
     seeds = len(scores) + missing
     high, mean, low = best_case(scores, seeds)
     rng = np.random.default_rng(seed)
-    fills = [*product([0.0, 1.0], repeat=missing), *rng.beta(0.3, 0.3, (50, missing)), *rng.random((50, missing))]
+    fills = [
+        *product([0.0, 1.0], repeat=missing),
+        *rng.beta(0.3, 0.3, (50, missing)),
+        *rng.random((50, missing)),
+    ]
     full = np.array([[*scores, *fill] for fill in fills])
     assert mean == pytest.approx(full.mean(1).max())
     if seeds > 1:
@@ -259,7 +297,9 @@ def test_the_best_case_bounds_every_completion_and_is_attained(scores: list[floa
 
         assert high == pytest.approx(end(1, full).max())
         assert low >= end(-1, full).max() - 1e-9
-        equal = minimize_scalar(lambda v: -end(-1, np.array([*scores, *[v] * missing])), bounds=(0, 1))
+        equal = minimize_scalar(
+            lambda v: -end(-1, np.array([*scores, *[v] * missing])), bounds=(0, 1)
+        )
         assert low == pytest.approx(-equal.fun, abs=1e-4)
 
 
@@ -269,7 +309,11 @@ def test_early_decisions_are_rarely_wrong() -> None:
     for spread, mean in product([0.005, 0.02, 0.05], [0.96, 0.98, 0.99]):
         for scores in np.clip(rng.normal(mean, spread, (30, 10)), 0, 1):
             half = t_quantile(0.975, 9) * scores.std(ddof=1) / np.sqrt(10)
-            passes = scores.mean() + half >= 0.99, scores.mean() >= 0.99, scores.mean() - half >= 0.99
+            passes = (
+                scores.mean() + half >= 0.99,
+                scores.mean() >= 0.99,
+                scores.mean() - half >= 0.99,
+            )
             for seen in (2, 3, 5, 8):
                 may = may_pass(scores[:seen].tolist(), 10, 0.99, rules)
                 wrong += [one and not other for one, other in zip(passes, may, strict=True)]
@@ -278,7 +322,9 @@ def test_early_decisions_are_rarely_wrong() -> None:
 
 def test_the_spread_is_learned_from_failing_rungs() -> None:
     quiet, loud = [[0.95, 0.951, 0.949]] * 10, [[0.95, 0.8, 0.99]] * 10
-    assert learned(Rules(), quiet, 0.99).spread < Rules().spread < learned(Rules(), loud, 0.99).spread
+    assert (
+        learned(Rules(), quiet, 0.99).spread < Rules().spread < learned(Rules(), loud, 0.99).spread
+    )
     assert learned(Rules(), [[1.0, 1.0], [0.2, 0.5], [0.9]], 0.99) == Rules()
 
 
@@ -309,12 +355,20 @@ def test_the_base_grid_is_found_with_a_tenth_of_its_run_steps(base_grid: pd.Data
     assert len(grid) == len(measured)
 
     def replay(batch: list[RunSpec]) -> list[RunResult]:
-        return [result(spec, *measured[tuple(getattr(spec, name) for name in key)]) for spec in batch]
+        return [
+            result(spec, *measured[tuple(getattr(spec, name) for name in key)]) for spec in batch
+        ]
 
-    found = outcomes_frame(search_all(grid, replay)).sort_values(["items", "d_model"], ignore_index=True)
+    found = outcomes_frame(search_all(grid, replay)).sort_values(
+        ["items", "d_model"], ignore_index=True
+    )
     full = thresholds(base_grid)
-    pd.testing.assert_frame_equal(found[full.columns.tolist()], full)  # within no grid step: the same
+    pd.testing.assert_frame_equal(
+        found[full.columns.tolist()], full
+    )  # within no grid step: the same
     assert found["settled"].all()
     assert found["steps"].sum() <= 0.11 * base_grid["steps"].sum()
     small, few = base_grid["items"] <= 256, found["items"] <= 256
-    assert found[few]["steps"].sum() <= 0.12 * base_grid[small]["steps"].sum()  # a quarter is what was asked for
+    assert (
+        found[few]["steps"].sum() <= 0.12 * base_grid[small]["steps"].sum()
+    )  # a quarter is what was asked for

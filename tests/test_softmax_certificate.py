@@ -15,8 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import headcount.theory.softmax as softmax
-import headcount.theory.softmax_search as softmax_search
+import headcount.attention.softmax_certificate as softmax
+import headcount.attention.softmax_search as softmax_search
 from headcount import (
     ContextSampler,
     Graph,
@@ -28,16 +28,19 @@ from headcount import (
     verify,
     write_graph,
 )
+from headcount.attention.softmax_bounds import Logits, bound_scores
+from headcount.attention.softmax_certificate import calibration, softmax_certificate
 from headcount.cli import main
-from headcount.theory.softmax import calibration, softmax_certificate
-from headcount.theory.softmax_bounds import Logits, bound_scores
 
 
 def ranges(weights: KeyQuery, table: torch.Tensor, length: int) -> tuple[np.ndarray, np.ndarray]:
     """min and max of A_ij over every context, as Eqs. (5)–(6) read; (inf, −inf) where no context holds the pair."""
     rows, items = table.double().numpy(), len(table)
     queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
-    logits = np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys) / np.sqrt(weights.widths)[:, None, None]
+    logits = (
+        np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys)
+        / np.sqrt(weights.widths)[:, None, None]
+    )
     low, high = np.full((items, items), np.inf), np.full((items, items), -np.inf)
     for context in combinations(range(items), length):
         cell = np.ix_(context, context)
@@ -60,10 +63,15 @@ def random_problem(seed: int) -> tuple[KeyQuery, Graph, torch.Tensor, int]:
     def entries(width: int) -> torch.Tensor:
         return torch.randn(d_model, width, generator=generator, dtype=torch.float64)
 
-    heads = [(entries(width) * scale, entries(width)) for width in rng.integers(1, 4, size=rng.integers(1, 4)).tolist()]
+    heads = [
+        (entries(width) * scale, entries(width))
+        for width in rng.integers(1, 4, size=rng.integers(1, 4)).tolist()
+    ]
     weights = KeyQuery.from_heads(heads, float(rng.uniform(0, len(heads))), "softmax")
     low, high = ranges(weights, table, length)
-    if rng.random() < 0.5:  # a τ that no pair's range straddles, if there is one: then the answer is yes
+    if (
+        rng.random() < 0.5
+    ):  # a τ that no pair's range straddles, if there is one: then the answer is yes
         ends = np.unique(np.concatenate([low[np.isfinite(low)], high[np.isfinite(low)]]))
         middles = ((ends[1:] + ends[:-1]) / 2)[np.diff(ends) > 1e-6]
         clear = [tau for tau in middles if not ((low <= tau) & (tau < high)).any()]
@@ -73,7 +81,9 @@ def random_problem(seed: int) -> tuple[KeyQuery, Graph, torch.Tensor, int]:
     return weights, Graph.from_edges(items, np.argwhere(chosen)), table, length
 
 
-def truth_of(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int) -> tuple[float, float]:
+def truth_of(
+    weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int
+) -> tuple[float, float]:
     """The least A_ij of an edge and the greatest of a non-edge."""
     low, high = ranges(weights, table, length)
     edge = np.zeros_like(low, dtype=bool)
@@ -81,7 +91,9 @@ def truth_of(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int) 
     return float(low[edge].min(initial=np.inf)), float(high[~edge].max(initial=-np.inf))
 
 
-def assert_sound(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int, search: int) -> str:
+def assert_sound(
+    weights: KeyQuery, graph: Graph, table: torch.Tensor, length: int, search: int
+) -> str:
     found = softmax_certificate(weights, graph, table, length, search=search)
     edge, other = truth_of(weights, graph, table, length)
     margin = min(edge - weights.threshold, weights.threshold - other)
@@ -91,7 +103,9 @@ def assert_sound(weights: KeyQuery, graph: Graph, table: torch.Tensor, length: i
         assert found.margin >= 0
     if found.verdict == "open":
         assert found.open_pairs > 0
-        assert search < 20_000 or abs(margin) < 1e-9  # at this size the search decides everything but ties
+        assert (
+            search < 20_000 or abs(margin) < 1e-9
+        )  # at this size the search decides everything but ties
     assert (found.lowest_edge is None) == (edge == math.inf)
     assert (found.highest_non_edge is None) == (other == -math.inf)
     if found.lowest_edge:
@@ -119,7 +133,8 @@ def test_it_never_contradicts_brute_force(seed, search):
 def test_every_verdict_occurs():
     """Over 200 fixed problems; some are certified only by the search."""
     verdicts = {
-        search: Counter(assert_sound(*random_problem(seed), search) for seed in range(200)) for search in (0, 20_000)
+        search: Counter(assert_sound(*random_problem(seed), search) for seed in range(200))
+        for search in (0, 20_000)
     }
     assert verdicts[20_000]["certified"] > verdicts[0]["certified"] > 20
     assert verdicts[20_000]["refuted"] > 20
@@ -137,7 +152,9 @@ def test_bounds_hold_for_every_pair(seed):
     exists = np.isfinite(low)
     assert (below[exists] <= low[exists] + 1e-12).all()
     assert (above[exists] >= high[exists] - 1e-12).all()
-    if weights.heads == 1 or length == len(table):  # one head, or one context: the worst cases are one
+    if weights.heads == 1 or length == len(
+        table
+    ):  # one head, or one context: the worst cases are one
         assert below[exists] == pytest.approx(low[exists], abs=1e-9)
         assert above[exists] == pytest.approx(high[exists], abs=1e-9)
 
@@ -173,7 +190,9 @@ def test_larger_problems_agree_with_drawn_contexts(tiles, monkeypatch):
     while certified - refuted > 0.01:
         weights = replace(weights, threshold=(refuted + certified) / 2)
         found = softmax_certificate(weights, graph, table, 6)
-        sampled = verify(weights, graph, table, contexts=ContextSampler(graph, length=6), samples=500)
+        sampled = verify(
+            weights, graph, table, contexts=ContextSampler(graph, length=6), samples=500
+        )
         assert found.verdict != "open"
         if found.verdict == "certified":
             certified = weights.threshold
@@ -227,7 +246,9 @@ def test_calibration_refuses_an_empty_context():
 
 def test_ties_stay_open():
     # One item alone: A_ii is exactly h = τ; no float can prove that it is not above.
-    weights = KeyQuery(torch.ones(2, 1, 1), torch.ones(2, 1, 1), threshold=2.0, aggregation="softmax")
+    weights = KeyQuery(
+        torch.ones(2, 1, 1), torch.ones(2, 1, 1), threshold=2.0, aggregation="softmax"
+    )
     for graph in (Graph.from_edges(1, []), Graph.from_edges(1, [(0, 0)])):
         assert softmax_certificate(weights, graph, torch.ones(1, 1), 1).verdict == "open"
 
@@ -245,7 +266,11 @@ def test_a_graph_without_pairs_to_check_has_no_margin():
     graph = Graph.from_edges(3, [(i, i) for i in range(3)])
     weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.5, "softmax")
     found = softmax_certificate(weights, graph, torch.ones(3, 2), 1)
-    assert (found.verdict, found.highest_non_edge, found.margin) == ("certified", None, pytest.approx(0.5))
+    assert (found.verdict, found.highest_non_edge, found.margin) == (
+        "certified",
+        None,
+        pytest.approx(0.5),
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,10 +287,16 @@ def test_bad_input_is_refused(change, length, sentence):
         softmax_certificate(weights, permutation_graph(4), torch.ones(4, 2), length)
     with pytest.raises(InputError, match="search = -1"):
         softmax_certificate(
-            replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(4, 2), 2, search=-1
+            replace(weights, aggregation="softmax"),
+            permutation_graph(4),
+            torch.ones(4, 2),
+            2,
+            search=-1,
         )
     with pytest.raises(InputError, match="one row an item"):
-        softmax_certificate(replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(3, 2), 2)
+        softmax_certificate(
+            replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(3, 2), 2
+        )
 
 
 @pytest.fixture
@@ -279,7 +310,9 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(weights: str, *words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["headcount", "verify", weights, "graph.csv", "table.npy", *words])
+        monkeypatch.setattr(
+            sys, "argv", ["headcount", "verify", weights, "graph.csv", "table.npy", *words]
+        )
         with pytest.raises(SystemExit) as ended:
             main()
         return (ended.value.code, *capsys.readouterr())
@@ -291,13 +324,24 @@ def test_verify_with_a_context_length(command):
     code, stdout, _ = command("softmax.safetensors", "--context-length", "5", "--json")
     answer = json.loads(stdout)
     assert (code, answer["verdict"], answer["certificate"]["context_length"]) == (0, "certified", 5)
-    assert (answer["scope"], answer["contexts"], answer["exact"]) == ("sampled contexts", 2000, True)
+    assert (answer["scope"], answer["contexts"], answer["exact"]) == (
+        "sampled contexts",
+        2000,
+        True,
+    )
     assert 0 < answer["certificate"]["margin"] <= answer["margin"]
     code, stdout, _ = command("softmax.safetensors", "--context-length", "1", "--json")
     answer = json.loads(stdout)
-    assert (code, answer["verdict"], answer["scope"], answer["contexts"]) == (1, "refuted", "given contexts", 1)
+    assert (code, answer["verdict"], answer["scope"], answer["contexts"]) == (
+        1,
+        "refuted",
+        "given contexts",
+        1,
+    )
     assert len(answer["certificate"]["counterexample"]) == 1
-    code, stdout, _ = command("softmax.safetensors", "--context-length", "2", "--samples", "10", "--search", "0")
+    code, stdout, _ = command(
+        "softmax.safetensors", "--context-length", "2", "--samples", "10", "--search", "0"
+    )
     assert code == 1
     assert stdout.startswith("open: ")
     assert "sampled contexts" in stdout
@@ -306,7 +350,12 @@ def test_verify_with_a_context_length(command):
 def test_verify_without_a_context_length_says_no_verdict(command):
     code, stdout, _ = command("softmax.safetensors", "--json")
     answer = json.loads(stdout)
-    assert (code, answer["verdict"], answer["certificate"], answer["scope"]) == (0, None, None, "sampled contexts")
+    assert (code, answer["verdict"], answer["certificate"], answer["scope"]) == (
+        0,
+        None,
+        None,
+        "sampled contexts",
+    )
     code, stdout, stderr = command("max.safetensors", "--context-length", "5", "--json")
     assert "not needed" in stderr
     assert json.loads(stdout)["scope"] == "all pairs"

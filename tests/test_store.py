@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount import InputError
-from headcount.experiments import database as database_module
-from headcount.experiments.store import Partial, Store
-from headcount.training.engine import State
+from headcount.store import database as database_module
+from headcount.store.store import Partial, Store
+from headcount.training.engines.base import State
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 from tests.store_writers import bits, result_of, same, spec_of
@@ -75,7 +75,9 @@ def test_results_and_exports_keep_every_bit(found):
                 assert same(store.get(result.spec), result)
             order = [result.spec.hash for result in store.results()]
             assert list(store.frame()["hash"]) == order
-            assert store.export(f"{folder}/r.jsonl") == store.export(f"{folder}/r.csv") == len(wanted)
+            assert (
+                store.export(f"{folder}/r.jsonl") == store.export(f"{folder}/r.csv") == len(wanted)
+            )
         lines = [json.loads(line) for line in Path(folder, "r.jsonl").read_text().splitlines()]
         with Path(folder, "r.csv").open(newline="") as file:
             cells = list(csv.DictReader(file))
@@ -101,7 +103,10 @@ def _from_json(line: dict) -> RunResult:
 def _from_csv(row: dict) -> RunResult:
     nested = {name: json.loads(row[name]) for name in ("spec", "history", "versions")}
     numbers = {name: float(row[name]) for name in ("value", "threshold", "seconds")}
-    whole = {"steps": int(row["steps"]), "diverged": int(row["diverged"]) if row["diverged"] else None}
+    whole = {
+        "steps": int(row["steps"]),
+        "diverged": int(row["diverged"]) if row["diverged"] else None,
+    }
     return _from_json(row | nested | numbers | whole)
 
 
@@ -150,7 +155,10 @@ def test_the_order_in_which_runs_finish_leaves_no_trace(tmp_path):
 def test_threads_share_a_store(path):
     with Store(path) as store:
         threads = [
-            threading.Thread(target=lambda k=k: [store.add([result_of(n)]) for n in range(k, 60, 3)]) for k in range(3)
+            threading.Thread(
+                target=lambda k=k: [store.add([result_of(n)]) for n in range(k, 60, 3)]
+            )
+            for k in range(3)
         ]
         for thread in threads:
             thread.start()
@@ -183,15 +191,24 @@ def test_checkpoints_come_back_bit_for_bit_and_go_with_the_result(path):
             1.5,
             1000,
         )
-        assert bits([list(check) for check in back.history]) == bits([list(check) for check in history])
+        assert bits([list(check) for check in back.history]) == bits(
+            [list(check) for check in history]
+        )
         for name in ("weights", "first", "second", "threshold"):
             mine, theirs = getattr(state, name), getattr(back.state, name)
             assert torch.equal(mine.view(torch.int32), theirs.view(torch.int32))
         assert store.resume(spec, "torch", "cpu") is not None
-        assert store.resume(spec, "native") is store.resume(spec, "torch", "cuda") is store.resume(spec_of(2)) is None
+        assert (
+            store.resume(spec, "native")
+            is store.resume(spec, "torch", "cuda")
+            is store.resume(spec_of(2))
+            is None
+        )
         store.checkpoint(spec, _state(spec, 500), history, "torch", "cpu")  # a sweep that is behind
         assert store.resume(spec).state.taken == 1000
-        store.checkpoint_all([Partial(spec, _state(spec, taken), history, "torch", "cpu") for taken in (1500, 2000)])
+        store.checkpoint_all(
+            [Partial(spec, _state(spec, taken), history, "torch", "cpu") for taken in (1500, 2000)]
+        )
         assert store.resume(spec).state.taken == 2000
         store.checkpoint(spec, _state(spec, 500), history, "native", "cpu")
         assert store.resume(spec).engine == "native"
@@ -234,7 +251,9 @@ def test_kill_9_loses_nothing_that_was_committed(path):
 
 def test_writers_on_one_file_lose_nothing(path):
     said = _writers("racing", path, 3, 120)
-    assert sorted(said) == sorted(number for k in range(3) for number in range(60 * k, 60 * k + 120))
+    assert sorted(said) == sorted(
+        number for k in range(3) for number in range(60 * k, 60 * k + 120)
+    )
     with Store(path, read_only=True) as store:
         assert sorted(store.frame()["seed"]) == list(range(240))
 

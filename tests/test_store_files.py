@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount import InputError
-from headcount.experiments import database as database_module
-from headcount.experiments import schema
-from headcount.experiments.run_table import row_of
-from headcount.experiments.store import Store
+from headcount.store import database as database_module
+from headcount.store import schema
+from headcount.store.runs import row_of
+from headcount.store.store import Store
 from tests.store_writers import result_of, same, spec_of
 
 
@@ -88,7 +88,9 @@ def test_a_flipped_byte_is_noticed_or_changes_nothing(data):
         path.write_bytes(whole)
         try:
             with Store(path, read_only=True) as store:
-                assert all(same(store.get(spec_of(number)), result_of(number)) for number in range(12))
+                assert all(
+                    same(store.get(spec_of(number)), result_of(number)) for number in range(12)
+                )
         except InputError:
             _refused(path)
 
@@ -196,12 +198,16 @@ def _version_1(path: Path) -> None:
             engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL, spec TEXT NOT NULL,
             history TEXT NOT NULL)"""
         )
-        connection.execute("CREATE TABLE checkpoints (hash TEXT PRIMARY KEY, taken INTEGER, state BLOB)")
+        connection.execute(
+            "CREATE TABLE checkpoints (hash TEXT PRIMARY KEY, taken INTEGER, state BLOB)"
+        )
         for number in range(5):
             result = replace(result_of(number), spec=replace(spec_of(number), degree=1 + number))
             row = dict(zip(schema.COLUMNS, row_of(result), strict=True))
             values = [row[name] for name in old]
-            connection.execute(f"INSERT INTO runs ({', '.join(old)}) VALUES ({', '.join('?' * len(old))})", values)
+            connection.execute(
+                f"INSERT INTO runs ({', '.join(old)}) VALUES ({', '.join('?' * len(old))})", values
+            )
         connection.execute("PRAGMA user_version = 1")
     connection.close()
 

@@ -19,16 +19,17 @@ import pytest
 from headcount import RunSpec, train
 from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
-from headcount.experiments import paper, runner
-from headcount.experiments.cost import Pace, estimate, work
-from headcount.experiments.runner import Here, Log, Stop, run_sweep
-from headcount.experiments.store import Store
-from headcount.experiments.summary import plain_rows, summarise
-from headcount.experiments.sweep import Grid, Together, read_sweep
-from headcount.training.choose import choose_engine
-from headcount.training.engine import State, lineage
+from headcount.paper import data as paper
+from headcount.store.store import Store
+from headcount.sweeps import runner
+from headcount.sweeps.cost import Pace, estimate, work
+from headcount.sweeps.file import Grid, Together, read_sweep
+from headcount.sweeps.runner import Here, Log, Stop, run_sweep
+from headcount.sweeps.summary import plain_rows, summarise
+from headcount.training.engines.base import State, lineage
+from headcount.training.engines.selection import choose_engine
+from headcount.training.engines.torch import TorchEngine, TorchFleet
 from headcount.training.result import RunResult
-from headcount.training.torch_engine import TorchEngine, TorchFleet
 from headcount.training.train import UnderWay
 from tests.sweep_runs import GRID, RUNS, SPECS, changed, plain, table
 
@@ -66,7 +67,10 @@ class Halving:
     """A plan with memory: asks for half the key dimension until there is one."""
 
     def __init__(self, key_dim: int, seed: int) -> None:
-        self.spec, self.seen = RunSpec(16, 8, 1, 2 * key_dim, seed, steps=20, check_every=20), list[RunResult]()
+        self.spec, self.seen = (
+            RunSpec(16, 8, 1, 2 * key_dim, seed, steps=20, check_every=20),
+            list[RunResult](),
+        )
 
     def next_batch(self) -> list[RunSpec]:
         if self.spec.key_dim == 1:
@@ -85,11 +89,21 @@ def test_plans_go_together_and_each_sees_its_own_results(tmp_path):
     engine = CountingEngine()
     with Store(tmp_path / "some.sqlite") as store:
         standing = run_sweep(Together([*plans, Grid(grid)]), store, Here(engine), "some")
-        assert [[result.spec.key_dim for result in plan.seen] for plan in plans] == [[4, 2, 1], [2, 1]]
-        assert {spec for plan in plans for spec in (result.spec for result in plan.seen)} | {*grid} == {*engine.trained}
+        assert [[result.spec.key_dim for result in plan.seen] for plan in plans] == [
+            [4, 2, 1],
+            [2, 1],
+        ]
+        assert {spec for plan in plans for spec in (result.spec for result in plan.seen)} | {
+            *grid
+        } == {*engine.trained}
         (sweep,) = store.sweeps()
     assert (standing.runs, standing.done, standing.trained, standing.known) == (7, 7, 7, 0)
-    assert (sweep.state, sweep.total_runs, sweep.done_runs, sweep.total_steps) == ("finished", 7, 7, 5 * 20 + 2 * 40)
+    assert (sweep.state, sweep.total_runs, sweep.done_runs, sweep.total_steps) == (
+        "finished",
+        7,
+        7,
+        5 * 20 + 2 * 40,
+    )
 
 
 # --- the runner -------------------------------------------------------------------------------------------------------
@@ -123,7 +137,11 @@ def test_what_another_sweep_has_finished_in_the_meantime_is_skipped(tmp_path, mo
 
 
 def test_a_second_sweep_begins_elsewhere(tmp_path):
-    with Store(tmp_path / "some.sqlite") as store, Log(store, "one") as one, Log(store, "two") as two:
+    with (
+        Store(tmp_path / "some.sqlite") as store,
+        Log(store, "one") as one,
+        Log(store, "two") as two,
+    ):
         assert one.enter(SPECS) == SPECS
         turned = two.enter(SPECS)
         assert turned != SPECS
@@ -161,22 +179,40 @@ def test_a_store_that_cannot_be_written_ends_the_sweep_with_its_sentence(tmp_pat
     with Store(tmp_path / "some.sqlite") as store:
         monkeypatch.setattr(store, "add", full)
         with pytest.raises(InputError, match="the disk is full"):
-            run_sweep(Grid(SPECS), store, Here(CountingEngine(before=lambda: time.sleep(0.05))), "some")
+            run_sweep(
+                Grid(SPECS), store, Here(CountingEngine(before=lambda: time.sleep(0.05))), "some"
+            )
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("engine", "variant"), [*product(["torch", "native"], ["max", "softmax", "value"]), ("triton", "max")]
+    ("engine", "variant"),
+    [*product(["torch", "native"], ["max", "softmax", "value"]), ("triton", "max")],
 )
 def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(engine, variant):
-    common = {"variant": variant, "learning_rate": 0.1, "target": 0.5, "patience": 2, "validation": 40, "test": 60}
+    common = {
+        "variant": variant,
+        "learning_rate": 0.1,
+        "target": 0.5,
+        "patience": 2,
+        "validation": 40,
+        "test": 60,
+    }
     common |= {"steps": 190, "check_every": 20}
     if engine == "triton":
         pytest.importorskip("triton", reason="needs the package triton")
-        common |= {"steps": 7, "check_every": 2, "validation": 4, "test": 4}  # its interpreter is slow
-    specs = [RunSpec(16, 8, 2, 1 + seed % 3, seed, **common) for seed in range(5 if engine != "triton" else 2)]
+        common |= {
+            "steps": 7,
+            "check_every": 2,
+            "validation": 4,
+            "test": 4,
+        }  # its interpreter is slow
+    specs = [
+        RunSpec(16, 8, 2, 1 + seed % 3, seed, **common)
+        for seed in range(5 if engine != "triton" else 2)
+    ]
     expected = train(specs, engine, progress=False)
     assert len({result.steps for result in expected}) > 1 or engine == "triton"
 
@@ -202,7 +238,13 @@ def test_a_resumed_run_ends_bit_for_bit_like_an_undisturbed_one(engine, variant)
 
 def copied(state: State) -> State:
     """A copy that the engine cannot write to."""
-    return State(state.weights.clone(), state.first.clone(), state.second.clone(), state.threshold.clone(), state.taken)
+    return State(
+        state.weights.clone(),
+        state.first.clone(),
+        state.second.clone(),
+        state.threshold.clone(),
+        state.taken,
+    )
 
 
 @pytest.mark.parametrize("fails", [1, 3, 7])
@@ -256,7 +298,9 @@ def undisturbed(killed) -> list[object]:
 def test_ten_kills_change_nothing(killed, undisturbed):
     folder, lives = killed
     assert len(lives) == 10
-    assert [runs for runs, _ in lives] == sorted(runs for runs, _ in lives)  # nothing finished is lost
+    assert [runs for runs, _ in lives] == sorted(
+        runs for runs, _ in lives
+    )  # nothing finished is lost
     assert lives[0][0] < len(undisturbed)  # kills came before the end
     assert len(undisturbed) == len(read_sweep(folder / "runs.toml").runs)
     assert table(folder / "runs.sqlite") == undisturbed
@@ -278,7 +322,9 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, undisturbed, number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1].startswith("interrupted: ")
-    assert err.endswith(f"of {len(undisturbed)} runs are stored in {store}; the same command goes on from there\n")
+    assert err.endswith(
+        f"of {len(undisturbed)} runs are stored in {store}; the same command goes on from there\n"
+    )
     with Store(store, read_only=True) as opened:
         assert opened.sweeps()[0].state == "interrupted"
         assert len(opened) < len(undisturbed)
@@ -300,7 +346,9 @@ def test_two_sweeps_on_one_store(tmp_path, undisturbed):
 
 # --- searches ---------------------------------------------------------------------------------------------------------
 
-SEARCH = "[search]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2, 3, 4, 6, 8]\nlevel = 0.6\n"
+SEARCH = (
+    "[search]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2, 3, 4, 6, 8]\nlevel = 0.6\n"
+)
 SEARCH += "seeds = 3\nsteps = 200\ncheck_every = 50\nlearning_rate = 0.03\n"
 
 
@@ -325,8 +373,14 @@ def test_a_search_goes_on_where_it_was(written, command):
         half = list(store.results())[::2]
     with Store(path.with_name("half.sqlite")) as store:
         store.add(half)
-    again = json.loads(command("sweep", path, "--engine", "native", "--store", "half.sqlite", "--json")[1])
-    assert (first["known"], again["known"], again["trained"]) == (0, len(half), first["trained"] - len(half))
+    again = json.loads(
+        command("sweep", path, "--engine", "native", "--store", "half.sqlite", "--json")[1]
+    )
+    assert (first["known"], again["known"], again["trained"]) == (
+        0,
+        len(half),
+        first["trained"] - len(half),
+    )
     assert again["searches"] == first["searches"]
     assert table(path.with_suffix(".sqlite")) == table(path.with_name("half.sqlite"))
 
@@ -392,7 +446,12 @@ def test_protocols_of_one_point_are_told_apart(tmp_path):
         assert found.curves.empty
         assert found.thresholds["learning_rate"].tolist() == [1e-3, 1e-2]
         frame = store.frame(hash=[spec.hash for spec in specs if spec.learning_rate == 1e-2])
-        assert found.thresholds.drop(columns="learning_rate").iloc[1:].reset_index(drop=True).equals(thresholds(frame))
+        assert (
+            found.thresholds.drop(columns="learning_rate")
+            .iloc[1:]
+            .reset_index(drop=True)
+            .equals(thresholds(frame))
+        )
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -453,9 +512,13 @@ def test_the_command_gives_the_thresholds_of_its_runs(written, command):
 
 def test_value_retrieval_and_single_budgets_get_curves(written, command):
     path = written(changed(variant='["value", "max"]', heads="2", key_dim="2"))
-    found = json.loads(command("sweep", path, "--store", "x.sqlite", "--engine", "torch", "--json")[1])
+    found = json.loads(
+        command("sweep", path, "--store", "x.sqlite", "--engine", "torch", "--json")[1]
+    )
     assert found["thresholds"] == []
-    assert [(row["variant"], row["heads"], row["budget"], row["runs"]) for row in found["curves"]] == [
+    assert [
+        (row["variant"], row["heads"], row["budget"], row["runs"]) for row in found["curves"]
+    ] == [
         ("max", 2, 4, 3),
         ("value", 2, 4, 3),
     ]

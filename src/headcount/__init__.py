@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headcount.attention.key_query import KeyQuery as KeyQuery
     from headcount.attention.recovery import Recovery as Recovery
+    from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
     from headcount.attention.storage import load as load
     from headcount.attention.verification import verify as verify
     from headcount.compiler.compile import compile as compile
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
-    from headcount.theory.bounds import lower_bounds as lower_bounds
     from headcount.theory.capacity import capacity as capacity
     from headcount.theory.incoherence import incoherence as incoherence
-    from headcount.theory.plan import plan as plan
-    from headcount.theory.softmax import softmax_certificate as softmax_certificate
+    from headcount.theory.lower_bounds import lower_bounds as lower_bounds
+    from headcount.theory.planner import plan as plan
     from headcount.training.result import RunResult as RunResult
     from headcount.training.spec import RunSpec as RunSpec
     from headcount.training.train import train as train
@@ -56,11 +56,11 @@ _ROOMS = {
     "problem.graph": ["Graph"],
     "problem.makers": ["permutation_graph", "random_graph", "regular_graph", "with_positions"],
     "problem.tables": ["load_embeddings", "save_embeddings"],
-    "theory.bounds": ["lower_bounds"],
+    "theory.lower_bounds": ["lower_bounds"],
     "theory.capacity": ["capacity"],
     "theory.incoherence": ["incoherence"],
-    "theory.plan": ["plan"],
-    "theory.softmax": ["softmax_certificate"],
+    "theory.planner": ["plan"],
+    "attention.softmax_certificate": ["softmax_certificate"],
     "training.result": ["RunResult"],
     "training.spec": ["RunSpec"],
     "training.train": ["train"],

@@ -32,7 +32,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is no regular file; choose another path")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
+        )
     except OSError as error:
         raise InputError(
             f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
@@ -47,7 +49,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"{path}: cannot write ({reason}); free some space or choose another path") from None
+        raise InputError(
+            f"{path}: cannot write ({reason}); free some space or choose another path"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,7 +65,11 @@ def save_tensors(
 
     with replacing(path) as temporary:
         try:
-            save_file({name: part.cpu().contiguous() for name, part in tensors.items()}, temporary, metadata)
+            save_file(
+                {name: part.cpu().contiguous() for name, part in tensors.items()},
+                temporary,
+                metadata,
+            )
         except SafetensorError as error:
             raise OSError(str(error)) from None
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 else:
     try:
         from jaxtyping import Bool, Float, Int
-    except ModuleNotFoundError:  # training needs only torch, numpy, scipy, pandas, safetensors, typer, rich
+    except (
+        ModuleNotFoundError
+    ):  # training needs only torch, numpy, scipy, pandas, safetensors, typer, rich
 
         class _AnyShape:
             def __class_getitem__(cls, item: tuple[type, str]) -> type:

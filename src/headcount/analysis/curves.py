@@ -28,7 +28,9 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     table = checked_runs(frame)
     # Sums are taken about the first seed's score: seeds that agree have exactly that mean, and no spread.
     first = table.groupby([*POINT, *SPLIT])["score"].transform("first")
-    groups = table.assign(score=table["score"] - first, first=first).groupby([*POINT, *SPLIT], sort=True)
+    groups = table.assign(score=table["score"] - first, first=first).groupby(
+        [*POINT, *SPLIT], sort=True
+    )
     scores = groups["score"]
     columns = (groups["first"].first(), scores.mean(), scores.std(), scores.count())
     start, offset, spread, finite = (np.asarray(column, dtype=float) for column in columns)
@@ -46,14 +48,18 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
     """
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise InputError(f"the frame of runs has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
+        raise InputError(
+            f"the frame of runs has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}"
+        )
     table = frame.loc[:, list(COLUMNS)].sort_values([*POINT, *SPLIT, "seed"], ignore_index=True)
     wrong = table[table["heads"] * table["key_dim"] != table["budget"]]
     if len(wrong):
         raise InputError(f"budget differs from heads·key_dim {_at(wrong)}; correct the row")
     twice = table[table.duplicated([*POINT, *SPLIT, "seed"])]
     if len(twice):
-        raise InputError(f"seed {twice['seed'].iloc[0]} appears twice {_at(twice)}; keep the runs of one protocol")
+        raise InputError(
+            f"seed {twice['seed'].iloc[0]} appears twice {_at(twice)}; keep the runs of one protocol"
+        )
     value = table["value"].astype(float)
     table["failed"] = table["diverged"].notna() | value.isna()
     table["score"] = value.mask(table["failed"], np.where(table["variant"] == "value", np.nan, 0.0))

@@ -59,7 +59,9 @@ class LineFit:
         return value - half, value + half
 
 
-def fit_line(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, intercept: bool = True) -> LineFit:
+def fit_line(
+    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, intercept: bool = True
+) -> LineFit:
     """Fit y = slope·x + intercept, or y = slope·x through the origin, by least squares.
 
     >>> fit = fit_line([1, 2, 3], [2, 4, 7], intercept=False)
@@ -74,7 +76,9 @@ def fit_line(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, i
     parameters = 1 + intercept
     freedom = len(xs) - parameters
     if freedom < 1:
-        raise InputError(f"a line with {parameters} parameters needs {parameters + 1} points; {len(xs)} were given")
+        raise InputError(
+            f"a line with {parameters} parameters needs {parameters + 1} points; {len(xs)} were given"
+        )
     center = float(xs.mean()) if intercept else 0.0
     x_squares = float(((xs - center) ** 2).sum())
     if x_squares <= (1e-12 * float(abs(xs).max())) ** 2 * len(xs):

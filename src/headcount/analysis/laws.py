@@ -39,7 +39,12 @@ def heads_fit(table: pd.DataFrame) -> LineFit:
 
 def regular_fit(table: pd.DataFrame) -> LineFit:
     """Fit D_K* against r·m log₂ m/d_model through the origin (Eq. (32), Fig. 12) on all degrees of `max`."""
-    return _fit(table.loc[table["variant"] == "max"], "central", "edges·log2(items)/d_model", intercept=False)
+    return _fit(
+        table.loc[table["variant"] == "max"],
+        "central",
+        "edges·log2(items)/d_model",
+        intercept=False,
+    )
 
 
 def diagonal_fit(table: pd.DataFrame, compression: float = 8) -> LineFit:
@@ -66,19 +71,31 @@ def law(
     logarithms, a new ratio lies in exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
     """
     if len(set(table["variant"])) > 1:
-        raise InputError("the thresholds hold more than one variant; a law describes one, so select its rows")
+        raise InputError(
+            "the thresholds hold more than one variant; a law describes one, so select its rows"
+        )
     column = "central" if quantity == "budget" else "heads"
     fit = _fit(table, column, form, intercept)
     text = source or f"fitted to {fit.points} thresholds"
     line = TrainedLaw(name, quantity, form, fit.slope, text, fit.intercept, fit.r_squared)
     rows = table.dropna(subset=[column])
-    values = [line(int(m), int(r) * int(m), int(d)) for m, r, d in rows[["items", "degree", "d_model"]].to_numpy()]
+    values = [
+        line(int(m), int(r) * int(m), int(d))
+        for m, r, d in rows[["items", "degree", "d_model"]].to_numpy()
+    ]
     ratios = np.log(_floats(rows, column) / np.array(values))
     n = len(ratios)
     half = float(stats.t.ppf(0.975, n - 1)) * float(ratios.std(ddof=1)) * sqrt(1 + 1 / n)
     factors = np.exp(ratios.mean() + np.array([-half, half]))
     return TrainedLaw(
-        name, quantity, form, fit.slope, text, fit.intercept, fit.r_squared, (float(factors[0]), float(factors[1]))
+        name,
+        quantity,
+        form,
+        fit.slope,
+        text,
+        fit.intercept,
+        fit.r_squared,
+        (float(factors[0]), float(factors[1])),
     )
 
 

@@ -17,7 +17,15 @@ from headcount.errors import InputError
 LEVEL = 0.99
 POOL_PERCENT = 10
 SIGNIFICANCE = 0.05
-WHOLE_NUMBERS = ["central", "optimistic", "conservative", "heads", "key_dim", "heads_low", "heads_high"]
+WHOLE_NUMBERS = [
+    "central",
+    "optimistic",
+    "conservative",
+    "heads",
+    "key_dim",
+    "heads_low",
+    "heads_high",
+]
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,12 @@ def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFra
         entries = _entries(curve)
         best = _best(entries, level)
         split = {"key_dim": best and best.budget // best.heads, "mean": best and best.mean}
-        rows.append(_point(curve) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split)
-    return _as_frame(rows, [*POINT, "heads", "central", "optimistic", "conservative", "key_dim", "mean"])
+        rows.append(
+            _point(curve) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split
+        )
+    return _as_frame(
+        rows, [*POINT, "heads", "central", "optimistic", "conservative", "key_dim", "mean"]
+    )
 
 
 def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
@@ -101,7 +113,11 @@ def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, i
             entry = (abs(tried - budget), -fmean(by_seed.values()), tried)
             near[count] = min(near.get(count, entry), entry)
     best = scores[heads, budget]
-    kept = [count for count, entry in near.items() if paired_p(best, scores[count, entry[2]]) > SIGNIFICANCE]
+    kept = [
+        count
+        for count, entry in near.items()
+        if paired_p(best, scores[count, entry[2]]) > SIGNIFICANCE
+    ]
     return min([heads, *kept]), max([heads, *kept])
 
 
@@ -113,7 +129,10 @@ def paired_p(first: Mapping[int, float], second: Mapping[int, float]) -> float:
     seeds = sorted(set(first) & set(second))
     if len(seeds) < 2:
         return float("nan")
-    one, other = np.array([first[seed] for seed in seeds]), np.array([second[seed] for seed in seeds])
+    one, other = (
+        np.array([first[seed] for seed in seeds]),
+        np.array([second[seed] for seed in seeds]),
+    )
     gaps = one - other
     # Equal gaps differ by the rounding of their subtraction, which is about 1e-16 of an F1.
     if np.ptp(gaps) <= 1e-13:
@@ -124,7 +143,9 @@ def paired_p(first: Mapping[int, float], second: Mapping[int, float]) -> float:
 def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
     table = checked_runs(frame)
     if "value" in set(table["variant"]):
-        raise InputError("variant value is judged by mean squared error and has no F1 threshold; leave its rows out")
+        raise InputError(
+            "variant value is judged by mean squared error and has no F1 threshold; leave its rows out"
+        )
     return table
 
 
@@ -133,7 +154,9 @@ def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
     known = _point(runs) | _three_budgets(entries, level)
     best = _best(entries, level)
     if best is None:
-        return Threshold(**known, heads=None, key_dim=None, mean=None, heads_low=None, heads_high=None)
+        return Threshold(
+            **known, heads=None, key_dim=None, mean=None, heads_low=None, heads_high=None
+        )
     low, high = heads_interval(runs, best.budget, best.heads)
     split = {"heads": best.heads, "key_dim": best.budget // best.heads, "mean": best.mean}
     return Threshold(**known, **split, heads_low=low, heads_high=high)
@@ -147,7 +170,9 @@ def _three_budgets(entries: list[_Entry], level: float) -> dict[str, Any]:
     """
     return {
         "central": _smallest(entry for entry in entries if entry.mean >= level),
-        "optimistic": _smallest(entry for entry in entries if entry.mean >= level or entry.high >= level),
+        "optimistic": _smallest(
+            entry for entry in entries if entry.mean >= level or entry.high >= level
+        ),
         "conservative": _smallest(entry for entry in entries if entry.low >= level),
     }
 
@@ -178,4 +203,6 @@ def _point(runs: pd.DataFrame) -> dict[str, Any]:
 def _as_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """Make a frame with whole numbers that may be missing."""
     table = pd.DataFrame(rows, columns=pd.Index(columns))
-    return table.astype({name: "Int64" for name in WHOLE_NUMBERS if name in columns} | {"mean": "float64"})
+    return table.astype(
+        {name: "Int64" for name in WHOLE_NUMBERS if name in columns} | {"mean": "float64"}
+    )

@@ -47,7 +47,9 @@ from headcount.shapes import Float
 _Heads = list[tuple[Tensor, Tensor]]  # (W_Q, W_K), d_model × d_k each
 _FORMAT = "headcount-torch-attention"
 _UNIT = 2.0**-24
-_OTHER_ORDER = 4  # another machine adds in another order: its drift may be larger than the one measured here
+_OTHER_ORDER = (
+    4  # another machine adds in another order: its drift may be larger than the one measured here
+)
 _LARGEST = 1e30  # of a score: float32 holds it times √head_dim, and far more
 
 
@@ -69,7 +71,9 @@ class TorchAttention:
     def save(self, path: str | os.PathLike[str], source: str = "") -> None:
         """Write a `.safetensors` file that `load_attention` reads; `source` is the hash of the weights it came from."""
         if Path(path).suffix.lower() != ".safetensors":
-            raise InputError(f"{path}: the attention is written as .safetensors; give the file that suffix")
+            raise InputError(
+                f"{path}: the attention is written as .safetensors; give the file that suffix"
+            )
         facts = {name: str(value) for name, value in self.facts.items()}
         save_tensors(path, self.tensors, {"format": _FORMAT, **facts, "source_sha256": source})
 
@@ -102,13 +106,19 @@ def to_torch(
     if context_length < 1:
         raise InputError(f"a context of {context_length} items is empty; choose at least 1")
     if graph is None or table is None:
-        raise InputError(f"{weights.aggregation} weights need their graph and table: the temperature follows from them")
+        raise InputError(
+            f"{weights.aggregation} weights need their graph and table: the temperature follows from them"
+        )
     found = verify(weights, graph, table)
     if not found.exact:
-        raise InputError("the weights decide a pair of this graph wrongly; export weights that verify finds exact")
+        raise InputError(
+            "the weights decide a pair of this graph wrongly; export weights that verify finds exact"
+        )
     margin = found.margin - found.score_error
     if margin <= 0:
-        raise InputError("a score lies at the threshold, which leaves no margin; move the threshold to the midpoint")
+        raise InputError(
+            "a score lies at the threshold, which leaves no margin; move the threshold to the midpoint"
+        )
     needed = math.log(8 * len(heads) * context_length)  # β·γ
     heads = [(query * (needed / margin), key) for query, key in heads]
     rest = weights.threshold * (needed / margin)
@@ -118,7 +128,11 @@ def to_torch(
             f"float32 is too coarse for a margin of {found.margin:.3g}; widen it, or bring all to a like size"
         )
     sharper = needed / (needed - lost)
-    facts = {"temperature": margin / needed / sharper, "margin": found.margin, "context_length": context_length}
+    facts = {
+        "temperature": margin / needed / sharper,
+        "margin": found.margin,
+        "context_length": context_length,
+    }
     return _assembled(weights, heads, facts, sharper, rest)
 
 
@@ -129,17 +143,25 @@ def load_attention(path: str | os.PathLike[str]) -> MultiheadAttention:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") == _FORMAT:
-                return _module({name: file.get_tensor(name) for name in file.keys()}, int(metadata["num_heads"]))  # noqa: SIM118
+                names = file.keys()  # a safetensors file cannot be iterated itself
+                tensors = {name: file.get_tensor(name) for name in names}
+                return _module(tensors, int(metadata["num_heads"]))
     except (SafetensorError, LookupError, AssertionError, RuntimeError, ValueError):
         raise InputError(f"{path}: not a whole attention file; export the weights again") from None
-    raise InputError(f"{path}: holds no exported attention; give a file that headcount export wrote")
+    raise InputError(
+        f"{path}: holds no exported attention; give a file that headcount export wrote"
+    )
 
 
-def padded(rows: Float[Tensor, "*batch d_model"], attention: MultiheadAttention) -> Float[Tensor, "*batch embed_dim"]:
+def padded(
+    rows: Float[Tensor, "*batch d_model"], attention: MultiheadAttention
+) -> Float[Tensor, "*batch embed_dim"]:
     """Rows of the table as the attention takes them: in its dtype, with zeros up to its `embed_dim`."""
     missing = attention.embed_dim - rows.shape[-1]
     if missing < 0:
-        raise InputError(f"rows of {rows.shape[-1]} do not fit an embed_dim of {attention.embed_dim}; use its table")
+        raise InputError(
+            f"rows of {rows.shape[-1]} do not fit an embed_dim of {attention.embed_dim}; use its table"
+        )
     return pad(rows.to(attention.in_proj_weight), (0, missing))
 
 
@@ -147,7 +169,10 @@ def _heads(weights: KeyQuery) -> _Heads:
     """(W_Q, W_K) of every head in float64, the columns in use; sum is one head of width D_K."""
     both = torch.stack([weights.queries, weights.keys]).double()
     heads = [both[:, k, :, :width] for k, width in enumerate(weights.widths)]
-    return [(query, key) for query, key in ([torch.cat(heads, 2)] if weights.aggregation == "sum" else heads)]
+    return [
+        (query, key)
+        for query, key in ([torch.cat(heads, 2)] if weights.aggregation == "sum" else heads)
+    ]
 
 
 def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_model"]) -> float:
@@ -158,7 +183,10 @@ def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_mo
     lost = []
     for head in heads:
         exact = [rows @ part for part in head]
-        moved = [(rows.float() @ part.float()).double() - right for part, right in zip(head, exact, strict=True)]
+        moved = [
+            (rows.float() @ part.float()).double() - right
+            for part, right in zip(head, exact, strict=True)
+        ]
         query, key = (float(part.norm(dim=1).max()) for part in exact)
         query_drift, key_drift = (_OTHER_ORDER * float(part.norm(dim=1).max()) for part in moved)
         largest = (query + query_drift) * (key + key_drift)
@@ -169,14 +197,24 @@ def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_mo
 
 
 def _assembled(
-    weights: KeyQuery, heads: _Heads, facts: dict[str, float], sharper: float = 1.0, rest: float | None = None
+    weights: KeyQuery,
+    heads: _Heads,
+    facts: dict[str, float],
+    sharper: float = 1.0,
+    rest: float | None = None,
 ) -> TorchAttention:
     """The state dict of these heads: scores times `sharper`, and a resting place with the score `rest` if given."""
     d_model, widest = weights.d_model, max(query.shape[1] for query, _ in heads)
-    head_dim = max(widest + (rest is not None), -(-d_model // len(heads)))  # embed_dim must reach d_model
+    head_dim = max(
+        widest + (rest is not None), -(-d_model // len(heads))
+    )  # embed_dim must reach d_model
     embed_dim = len(heads) * head_dim
     scale = sharper * math.sqrt(head_dim)  # torch divides scores by √head_dim
-    weight, bias, bias_key = torch.zeros(3, embed_dim, embed_dim), torch.zeros(3, embed_dim), torch.zeros(embed_dim)
+    weight, bias, bias_key = (
+        torch.zeros(3, embed_dim, embed_dim),
+        torch.zeros(3, embed_dim),
+        torch.zeros(embed_dim),
+    )
     for k, (query, key) in enumerate(heads):
         used = slice(k * head_dim, k * head_dim + query.shape[1])
         weight[0, used, :d_model], weight[1, used, :d_model] = scale * query.T, key.T
@@ -187,13 +225,22 @@ def _assembled(
         tensors |= {"bias_k": bias_key[None, None], "bias_v": torch.zeros(1, 1, embed_dim)}
     if not all(part.isfinite().all() for part in tensors.values()):
         raise InputError("the weights overflow float32; scale them down")
-    shape = {"embed_dim": embed_dim, "num_heads": len(heads), "add_bias_kv": rest is not None, "d_model": d_model}
+    shape = {
+        "embed_dim": embed_dim,
+        "num_heads": len(heads),
+        "add_bias_kv": rest is not None,
+        "d_model": d_model,
+    }
     channel = {"aggregation": weights.aggregation, "threshold": weights.threshold}
     return TorchAttention(tensors, {**shape, **channel, **facts})
 
 
 def _module(tensors: dict[str, Tensor], heads: int) -> MultiheadAttention:
     width = tensors["in_proj_weight"].shape[1]
-    attention = MultiheadAttention(width, heads, add_bias_kv="bias_k" in tensors, batch_first=True, device="meta")
-    attention.load_state_dict(tensors, strict=True, assign=True)  # made on no device: nothing random is drawn
+    attention = MultiheadAttention(
+        width, heads, add_bias_kv="bias_k" in tensors, batch_first=True, device="meta"
+    )
+    attention.load_state_dict(
+        tensors, strict=True, assign=True
+    )  # made on no device: nothing random is drawn
     return attention

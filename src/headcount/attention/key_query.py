@@ -38,13 +38,19 @@ class KeyQuery:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.queries.ndim != 3 or self.queries.shape != self.keys.shape or 0 in self.queries.shape:
+        if (
+            self.queries.ndim != 3
+            or self.queries.shape != self.keys.shape
+            or 0 in self.queries.shape
+        ):
             raise InputError(
                 f"queries {tuple(self.queries.shape)} and keys {tuple(self.keys.shape)} must have one shape, "
                 "heads × d_model × key_dim, with no zero in it"
             )
         if self.aggregation not in get_args(Aggregation):
-            raise InputError(f"aggregation {self.aggregation!r} is unknown; use {', '.join(get_args(Aggregation))}")
+            raise InputError(
+                f"aggregation {self.aggregation!r} is unknown; use {', '.join(get_args(Aggregation))}"
+            )
         if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
             raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
         object.__setattr__(self, "threshold", float(self.threshold))
@@ -52,11 +58,17 @@ class KeyQuery:
             raise InputError(f"the threshold is {self.threshold}; give a finite number")
         widths = tuple(int(width) for width in self.widths) or (self.queries.shape[2],) * self.heads
         object.__setattr__(self, "widths", widths)
-        if len(widths) != self.heads or not all(1 <= width <= self.queries.shape[2] for width in widths):
-            raise InputError(f"widths {widths} must be {self.heads} numbers in 1…{self.queries.shape[2]}")
+        if len(widths) != self.heads or not all(
+            1 <= width <= self.queries.shape[2] for width in widths
+        ):
+            raise InputError(
+                f"widths {widths} must be {self.heads} numbers in 1…{self.queries.shape[2]}"
+            )
         for k, width in enumerate(widths):
             if self.queries[k, :, width:].any() or self.keys[k, :, width:].any():
-                raise InputError(f"head {k} is {width} wide but has non-zero columns beyond; correct its width")
+                raise InputError(
+                    f"head {k} is {width} wide but has non-zero columns beyond; correct its width"
+                )
 
     @classmethod
     def from_heads(
@@ -79,7 +91,9 @@ class KeyQuery:
 
         def stack(parts: list[Tensor]) -> Tensor:
             widest = max(widths)
-            return torch.stack([torch.nn.functional.pad(part, (0, widest - part.shape[1])) for part in parts])
+            return torch.stack(
+                [torch.nn.functional.pad(part, (0, widest - part.shape[1])) for part in parts]
+            )
 
         queries, keys = stack([query for query, _ in heads]), stack([key for _, key in heads])
         return cls(queries, keys, threshold, aggregation, widths, notes or {})
@@ -127,7 +141,9 @@ class KeyQuery:
                 scale = torch.tensor(self.widths, dtype=scores.dtype, device=scores.device).rsqrt()
                 return (scores * scale[:, None, None]).softmax(-1).sum(-3)
 
-    def decide(self, context: Float[Tensor, "*batch length d_model"]) -> Bool[Tensor, "*batch length length"]:
+    def decide(
+        self, context: Float[Tensor, "*batch length d_model"]
+    ) -> Bool[Tensor, "*batch length length"]:
         """Which ordered pairs of the context's embedding rows are declared edges: aggregated score > τ."""
         return self.aggregate(self.scores(context, context)) > self.threshold
 
@@ -150,7 +166,9 @@ class KeyQuery:
                 f"the weights take d_model {self.d_model}, the embeddings have {d_model}; use a pair that fits"
             )
 
-    def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> KeyQuery:
+    def to(
+        self, device: str | torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> KeyQuery:
         """The same weights on another device or in another dtype."""
         return replace(
             self,

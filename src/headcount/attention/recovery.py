@@ -68,11 +68,15 @@ def summarise(
     margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
     margin = min(margins) if margins else float("inf")
     if margins and not math.isfinite(margin):
-        raise InputError("the distance from a score to the threshold overflows float64; scale the weights down")
+        raise InputError(
+            "the distance from a score to the threshold overflows float64; scale the weights down"
+        )
     errors = false_positives + false_negatives
     return Recovery(
         exact=exact,
-        margin=max(margin, 0.0) if exact else min(margin, 0.0),  # its last bit never contradicts `exact`
+        margin=max(margin, 0.0)
+        if exact
+        else min(margin, 0.0),  # its last bit never contradicts `exact`
         threshold=weights.threshold,
         false_positives=false_positives,
         false_negatives=false_negatives,

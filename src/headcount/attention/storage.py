@@ -39,7 +39,9 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
-                raise InputError(f"{path}: holds no key-query weights; give a file that headcount wrote")
+                raise InputError(
+                    f"{path}: holds no key-query weights; give a file that headcount wrote"
+                )
             if int(metadata["version"]) > _VERSION:
                 raise InputError(f"{path}: written by a newer headcount; upgrade this one")
             return KeyQuery(
@@ -48,12 +50,23 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
                 threshold=float(metadata["threshold"]),
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
-                notes={str(name): str(text) for name, text in json.loads(metadata["notes"]).items()},
+                notes={
+                    str(name): str(text) for name, text in json.loads(metadata["notes"]).items()
+                },
             )
-    except (SafetensorError, KeyError, json.JSONDecodeError, TypeError, AttributeError, OverflowError) as error:
+    except (
+        SafetensorError,
+        KeyError,
+        json.JSONDecodeError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+    ) as error:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
     except InputError as error:
-        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+        raise InputError(
+            str(error) if str(error).startswith(str(path)) else f"{path}: {error}"
+        ) from None
     except ValueError as error:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
 

@@ -28,7 +28,9 @@ class Projections:
     def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Projections:
         weights.require_width(table.shape[1])
         if weights.aggregation == "softmax":
-            raise InputError("under softmax a score depends on the context; give contexts, or weights with max or sum")
+            raise InputError(
+                "under softmax a score depends on the context; give contexts, or weights with max or sum"
+            )
         rows = table.double()
         queries, keys = (
             [rows @ part[k, :, :width].double() for k, width in enumerate(weights.widths)]
@@ -38,12 +40,16 @@ class Projections:
             queries, keys = [torch.cat(queries, 1)], [torch.cat(keys, 1)]
         return cls(queries, keys)
 
-    def tiles(self, dtype: torch.dtype, size: int) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
+    def tiles(
+        self, dtype: torch.dtype, size: int
+    ) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
         """(source rows, target rows, max over heads) for each tile; the buffer is reused by the next one."""
         queries = [part.to(dtype) for part in self.queries]
         keys = [part.to(dtype).T.contiguous() for part in self.keys]
         items, device = len(queries[0]), queries[0].device
-        best, part = (torch.empty(min(size, items) ** 2, dtype=dtype, device=device) for _ in range(2))
+        best, part = (
+            torch.empty(min(size, items) ** 2, dtype=dtype, device=device) for _ in range(2)
+        )
         for top in range(0, items, size):
             rows = slice(top, min(top + size, items))
             for left in range(0, items, size):
@@ -58,14 +64,22 @@ class Projections:
                         torch.maximum(tile, head, out=tile)
                 yield rows, columns, tile
 
-    def at(self, sources: Int[Tensor, " pairs"], targets: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+    def at(
+        self, sources: Int[Tensor, " pairs"], targets: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, " pairs"]:
         """Scores of chosen pairs in float64."""
         chunk = max(1, 2**22 // sum(part.shape[1] for part in self.queries))
         parts = [
-            torch.stack([(q[i] * k[j]).sum(1) for q, k in zip(self.queries, self.keys, strict=True)]).amax(0)
+            torch.stack(
+                [(q[i] * k[j]).sum(1) for q, k in zip(self.queries, self.keys, strict=True)]
+            ).amax(0)
             for i, j in zip(sources.split(chunk), targets.split(chunk), strict=True)
         ]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=sources.device)
+        return (
+            torch.cat(parts)
+            if parts
+            else torch.empty(0, dtype=torch.float64, device=sources.device)
+        )
 
 
 @contextmanager

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.attention.context_verification import checked_contexts, verify_contexts
+from headcount.attention.exact import ErrorBound, Judge, cuts, tamed, untamed
 from headcount.attention.key_query import KeyQuery
-from headcount.attention.on_contexts import checked_contexts, verify_contexts
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rounding import ErrorBound, Judge, cuts, tamed, untamed
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.graph import Graph
@@ -64,7 +64,11 @@ def verify(
     if contexts is None:
         return _verify_all_pairs(weights, graph, table, precision)
     sampled = isinstance(contexts, ContextSampler)
-    rows = contexts.draw(samples, seed=seed, stream="verify") if sampled else checked_contexts(contexts, graph)
+    rows = (
+        contexts.draw(samples, seed=seed, stream="verify")
+        if sampled
+        else checked_contexts(contexts, graph)
+    )
     return verify_contexts(weights, graph, table, rows.to(device), sampled)
 
 
@@ -89,7 +93,9 @@ def _check(
     if samples < 1:
         raise InputError(f"{samples} samples check nothing; choose at least 1")
     if isinstance(contexts, ContextSampler) and contexts.graph.items != graph.items:
-        raise InputError(f"the sampler draws from {contexts.graph.items} items, the graph has {graph.items}")
+        raise InputError(
+            f"the sampler draws from {contexts.graph.items} items, the graph has {graph.items}"
+        )
 
 
 def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str) -> Recovery:
@@ -125,7 +131,9 @@ def _verify_all_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision:
         false_positives=false_positives,
         false_negatives=graph.edges - int(found.sum()),
         lowest_edge=_lowest_edge(judge, edge_scores, edges, exponent),
-        highest_non_edge=_highest_non_edge(judge, peaks, exponent) if graph.edges < graph.items**2 else None,
+        highest_non_edge=_highest_non_edge(judge, peaks, exponent)
+        if graph.edges < graph.items**2
+        else None,
         score_error=untamed(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
     )
@@ -157,14 +165,20 @@ class _EdgesByTile:
         across = -(-graph.items // size)
         tile = graph.sources // size * across + graph.targets // size
         order = np.argsort(tile, kind="stable")
-        sources, targets = (torch.from_numpy(part[order]).to(device) for part in (graph.sources, graph.targets))
+        sources, targets = (
+            torch.from_numpy(part[order]).to(device) for part in (graph.sources, graph.targets)
+        )
         return cls(sources, targets, np.searchsorted(tile[order], np.arange(across**2 + 1)))
 
-    def of_tile(self, number: int, rows: slice, columns: slice) -> tuple[slice, Int[Tensor, " some"]]:
+    def of_tile(
+        self, number: int, rows: slice, columns: slice
+    ) -> tuple[slice, Int[Tensor, " some"]]:
         """Which edges lie in a tile, and their places in its flattened scores."""
         chosen = slice(int(self.begins[number]), int(self.begins[number + 1]))
         width = columns.stop - columns.start
-        return chosen, (self.sources[chosen] - rows.start) * width + self.targets[chosen] - columns.start
+        return chosen, (self.sources[chosen] - rows.start) * width + self.targets[
+            chosen
+        ] - columns.start
 
 
 @dataclass
@@ -188,13 +202,17 @@ def _choose_dtype(precision: str, work: float, bound: ErrorBound) -> torch.dtype
     return torch.float32 if precision == "float32" or work > _DOUBLE_WORK else torch.float64
 
 
-def _lowest_edge(judge: Judge, scores: Tensor, edges: _EdgesByTile, exponent: int) -> Extreme | None:
+def _lowest_edge(
+    judge: Judge, scores: Tensor, edges: _EdgesByTile, exponent: int
+) -> Extreme | None:
     if not scores.numel():
         return None
     near = scores.topk(min(_NEAR, scores.numel()), largest=False).indices
     again = judge.parts.at(edges.sources[near], edges.targets[near])
     best = near[again.argmin()]
-    return Extreme(untamed(float(again.min()), exponent), int(edges.sources[best]), int(edges.targets[best]))
+    return Extreme(
+        untamed(float(again.min()), exponent), int(edges.sources[best]), int(edges.targets[best])
+    )
 
 
 def _highest_non_edge(judge: Judge, peaks: _Peaks, exponent: int) -> Extreme:

@@ -57,7 +57,9 @@ def _print_version(wanted: bool) -> bool:
 def _root(
     show_version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -88,7 +90,9 @@ app.command()(tour.tour)
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has gone ends us as it ends other tools
+        signal.signal(
+            signal.SIGPIPE, signal.SIG_DFL
+        )  # a reader that has gone ends us as it ends other tools
     try:
         sys.exit(app(standalone_mode=False))
     except InputError as error:
@@ -109,10 +113,17 @@ def _fail_otherwise(error: Exception) -> NoReturn:
         common.fail("interrupted", code=130)
     if name == "NoArgsIsHelpError":  # the help has been printed
         sys.exit(2)
-    if message := getattr(error, "format_message", None):  # a usage error, whichever click it comes from
+    if message := getattr(
+        error, "format_message", None
+    ):  # a usage error, whichever click it comes from
         common.fail(f"{message().rstrip('.')}; see --help")
-    if isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(str(error)):
+    if isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(
+        str(error)
+    ):
         common.fail(f"a size is too large for this machine ({error}); choose smaller numbers")
     if os.environ.get("HEADCOUNT_DEBUG"):
         raise error
-    common.fail(f"internal error ({name}: {error}); set HEADCOUNT_DEBUG=1 for the traceback and report it", code=70)
+    common.fail(
+        f"internal error ({name}: {error}); set HEADCOUNT_DEBUG=1 for the traceback and report it",
+        code=70,
+    )

@@ -18,9 +18,15 @@ _MANY = 10_000  # items from which the m² inner products take minutes
 
 def incoherence(
     table: TableFile,
-    block: Annotated[int | None, typer.Option(help="Block size B; by default d_model/ln m.")] = None,
-    scale: Annotated[float | None, typer.Option(help="Scale μ; by default the one with the smallest ε_d.")] = None,
-    c_diagonal: Annotated[float, typer.Option(help="Theorem B.5's c₁, for the largest block.")] = 0.1,
+    block: Annotated[
+        int | None, typer.Option(help="Block size B; by default d_model/ln m.")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Scale μ; by default the one with the smallest ε_d.")
+    ] = None,
+    c_diagonal: Annotated[
+        float, typer.Option(help="Theorem B.5's c₁, for the largest block.")
+    ] = 0.1,
     c_leakage: Annotated[float, typer.Option(help="Theorem B.5's c₂.")] = 1 / 3,
     c_cross: Annotated[float, typer.Option(help="Theorem B.5's c₃.")] = 1 / 3,
     key: TableKey = None,
@@ -37,19 +43,34 @@ def incoherence(
     from headcount.theory.incoherence import largest_block
 
     _check_positive("--scale", scale, "the scale divides the Gram matrix")
-    for name, constant in (("--c-diagonal", c_diagonal), ("--c-leakage", c_leakage), ("--c-cross", c_cross)):
+    for name, constant in (
+        ("--c-diagonal", c_diagonal),
+        ("--c-leakage", c_leakage),
+        ("--c-cross", c_cross),
+    ):
         _check_positive(name, constant, "it bounds what Theorem B.5 allows")
     rows = load_embeddings(table, key)
     items, d_model = rows.shape
     if items > _MANY:
         notice(f"{items:,} items make {items**2:,} inner products; this takes minutes")
     growth = log(max(items, 2))
-    found = measure(rows, min(max(round(d_model / growth), 1), items) if block is None else block, scale)
-    result: dict[str, Any] = {"items": items, "d_model": d_model, **asdict(found), "margin": found.margin}
+    found = measure(
+        rows, min(max(round(d_model / growth), 1), items) if block is None else block, scale
+    )
+    result: dict[str, Any] = {
+        "items": items,
+        "d_model": d_model,
+        **asdict(found),
+        "margin": found.margin,
+    }
     result["c_leakage_needed"] = found.leakage * growth
     result["c_cross_needed"] = found.cross_leakage * growth
     result["largest_block"] = largest_block(rows, c_diagonal, c_leakage, c_cross, found.scale)
-    emit(result if json else _in_words(result), json, f"restricted self-incoherence at block size {found.block}")
+    emit(
+        result if json else _in_words(result),
+        json,
+        f"restricted self-incoherence at block size {found.block}",
+    )
 
 
 def _check_positive(option: str, value: float | None, why: str) -> None:
@@ -67,7 +88,8 @@ def _in_words(result: dict[str, Any]) -> dict[str, Any]:
         "cross-leakage γ": f"{result['cross_leakage']:.6g} = {result['c_cross_needed']:.4g}/ln m",
         "γ over i ≠ j": f"{low:.6g}" if low == high else f"between {low:.6g} and {high:.6g}",
         "margin of a wide head": f"{result['margin']:.4g} ({verdict})",
-        "largest block": result["largest_block"] or "0: no block size meets Theorem B.5 with these constants",
+        "largest block": result["largest_block"]
+        or "0: no block size meets Theorem B.5 with these constants",
     }
 
 
@@ -77,7 +99,9 @@ def noise(
     heads: Annotated[int | None, typer.Option(help="Heads h; by default ⌈m/d_model⌉.")] = None,
     key_dim: Annotated[int, typer.Option(help="Width d_k of a head.")] = 64,
     seed: Seed = 0,
-    chart: Annotated[Path | None, typer.Option(help="Draw Section 5 here (.png, .svg or .pdf).")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw Section 5 here (.png, .svg or .pdf).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Split the scores of the compressive construction into signal and noise (Section 5, Appendix B.2).
@@ -111,7 +135,9 @@ def _measure_noise(items: int, d_model: int, heads: int, key_dim: int, seed: int
 
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)
-    found = verify(fill(table, matchings, signatures, key_dim, inverter("transpose"), notes={}), graph, table)
+    found = verify(
+        fill(table, matchings, signatures, key_dim, inverter("transpose"), notes={}), graph, table
+    )
     blocks = [(part.sources, part.targets) for part in matchings]
     block = max(len(part.sources) for part in matchings)
     summary = noise_summary(table, blocks, signatures.draw(items, key_dim)).set_index("part")
@@ -144,7 +170,8 @@ def _draw(items: int, d_model: int, seed: int, out: Path) -> None:
     widths = sorted({max(d_model // 4, 1), d_model})
     save_chart(
         draw_noise(
-            n3_by_block(items, widths, (16, 128, 1024), seed), gaps_by_budget(items, d_model, heads, budgets, seed)
+            n3_by_block(items, widths, (16, 128, 1024), seed),
+            gaps_by_budget(items, d_model, heads, budgets, seed),
         ),
         out,
     )

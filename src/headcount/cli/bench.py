@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from headcount.attention.key_query import KeyQuery
 
-app = typer.Typer(help="Measure speed, where there is a peer as a ratio in the same run.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure speed, where there is a peer as a ratio in the same run.", no_args_is_help=True
+)
 app.command()(engines)
 app.command()(block)
 Repeats = Annotated[int, typer.Option(min=1, help="Timed repeats; the median counts.")]
@@ -98,7 +100,12 @@ def contexts(
     graph = permutation_graph(items) if degree == 1 else regular_graph(items, degree)
     sampler = ContextSampler(graph, length)
     (seconds,) = _medians([lambda: sampler.draw(count, seed=0)], repeats)
-    result = {"items": items, "length": length, "degree": degree, "contexts_per_second": count / seconds}
+    result = {
+        "items": items,
+        "length": length,
+        "degree": degree,
+        "contexts_per_second": count / seconds,
+    }
     emit(result, json, "context sampler, one thread")
 
 
@@ -147,7 +154,9 @@ def _medians(works: list[Callable[[], object]], repeats: int) -> list[float]:
                 if torch.cuda.is_available():
                     torch.cuda.synchronize()
                 rounds[-1].append(time.perf_counter() - begin)
-            report(f"round {number} of {repeats}: {', '.join(f'{seconds:.3f} s' for seconds in rounds[-1])}")
+            report(
+                f"round {number} of {repeats}: {', '.join(f'{seconds:.3f} s' for seconds in rounds[-1])}"
+            )
     return [median(column) for column in zip(*rounds[1:], strict=True)]
 
 

@@ -32,12 +32,18 @@ def block(
       headcount bench block
       headcount bench block --runs 4 --items 512 --batch 128 --steps 2 --device cpu
     """
+    from headcount.bench.block import block_speed
     from headcount.errors import InputError
-    from headcount.training.block_bench import block_speed
 
     if budget % heads:
-        raise InputError(f"{heads} heads do not share a budget of {budget} evenly; choose a multiple")
+        raise InputError(
+            f"{heads} heads do not share a budget of {budget} evenly; choose a multiple"
+        )
     sizes = {"items": items, "d_model": d_model, "heads": heads, "key_dim": budget // heads}
     found = block_speed(device, **sizes, batch=batch, runs=runs, steps=steps, repeats=repeats)
     more = {"speedup": found.speedup, "share_of_matmul_rate": found.share}
-    emit({**sizes, "batch": batch, **asdict(found), **more}, json, "a stack of blocks against one eager module")
+    emit(
+        {**sizes, "batch": batch, **asdict(found), **more},
+        json,
+        "a stack of blocks against one eager module",
+    )

@@ -18,11 +18,18 @@ class Shapes(StrEnum):
 
 def engines(
     engines: Annotated[
-        str | None, typer.Option(help="Of native, torch and triton, with commas; by default what the device runs.")
+        str | None,
+        typer.Option(
+            help="Of native, torch and triton, with commas; by default what the device runs."
+        ),
     ] = None,
-    shapes: Annotated[Shapes, typer.Option(help="main is (m, d_model, h, D_K) = (256, 32, 8, 64).")] = Shapes.main,
+    shapes: Annotated[
+        Shapes, typer.Option(help="main is (m, d_model, h, D_K) = (256, 32, 8, 64).")
+    ] = Shapes.main,
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds; the median counts.")] = 5,
-    peers: Annotated[bool, typer.Option(help="Time the eager PyTorch loop and JAX as well.")] = True,
+    peers: Annotated[
+        bool, typer.Option(help="Time the eager PyTorch loop and JAX as well.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Time the training engines in µs per run-step, and their peers in the same run.
@@ -48,10 +55,9 @@ def engines(
       headcount bench engines
       headcount bench engines --engines native --shapes all --no-peers --json
     """
-    from headcount.training.engine import cores
-    from headcount.training.peers import compare
-    from headcount.training.peers.shapes import MAIN, SHAPES
-    from headcount.training.result import versions
+    from headcount.bench import engines as compare
+    from headcount.bench.shapes import MAIN, SHAPES
+    from headcount.provenance import cores, machine, versions
 
     chosen = _chosen(engines, compare.ENGINES) if engines is not None else compare.default_engines()
     rows: list[dict[str, Any]] = []
@@ -59,16 +65,21 @@ def engines(
         for shape in SHAPES if shapes is Shapes.all else (MAIN,):
             rows += compare.compare(compare.lineup(shape, chosen, peers), repeats, report)
     places = list(dict.fromkeys(_shape(row) for row in rows))
-    by_shape = {place: compare.ratios([row for row in rows if _shape(row) == place]) for place in places}
+    by_shape = {
+        place: compare.ratios([row for row in rows if _shape(row) == place]) for place in places
+    }
     result = {
-        "machine": _machine(),
+        "machine": machine(),
         "cores": cores(),
         "versions": versions(),
         "repeats": repeats,
         "rows": rows,
         "ratios": by_shape[MAIN],
         "ratios_by_shape": [
-            {**dict(zip(MAIN._fields, place, strict=True)), **{name: ratio["value"] for name, ratio in found.items()}}
+            {
+                **dict(zip(MAIN._fields, place, strict=True)),
+                **{name: ratio["value"] for name, ratio in found.items()},
+            }
             for place, found in by_shape.items()
         ],
     }
@@ -92,20 +103,6 @@ def _shape(row: dict[str, Any]) -> tuple[int, int, int, int]:
     return row["items"], row["d_model"], row["heads"], row["budget"]
 
 
-def _machine() -> str:
-    """The processor, and the CUDA device where there is one."""
-    import platform
-    from pathlib import Path
-
-    import torch
-
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().split("\n") if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = models[0] if models else platform.processor() or platform.machine()
-    return f"{processor}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else processor
-
-
 def _print(result: dict[str, Any]) -> None:
     from headcount.cli.tables import print_table
 
@@ -124,7 +121,7 @@ def _print(result: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    from headcount.training.peers.compare import named
+    from headcount.bench.engines import named
 
     return [
         named(row["engine"], row["device"], row["threads"]),
@@ -132,7 +129,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
         _short(row["runs"]),
         _short(row["us_per_run_step"]),
         _short(row["gflops"]),
-        *("–" if row[name] is None else f"{row[name]:.0%}" for name in ("share_evaluation", "share_drawing")),
+        *(
+            "–" if row[name] is None else f"{row[name]:.0%}"
+            for name in ("share_evaluation", "share_drawing")
+        ),
     ]
 
 

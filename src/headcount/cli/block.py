@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def block(
-    plan: Annotated[str, typer.Argument(help="quick, paper, or a file of grids (.toml).")] = "quick",
+    plan: Annotated[
+        str, typer.Argument(help="quick, paper, or a file of grids (.toml).")
+    ] = "quick",
     table: Annotated[
         str | None,
         typer.Option(
@@ -26,11 +28,15 @@ def block(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The folder to fill.", show_default="results/block-PLAN")
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to fill.", show_default="results/block-PLAN"),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds; what is not finished then goes on next time.", show_default="none")
+        float | None,
+        typer.Option(
+            help="Seconds; what is not finished then goes on next time.", show_default="none"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -46,10 +52,10 @@ def block(
       headcount block paper --table smollm2 --time-limit 3600
       headcount block paper --table table.safetensors --out results/mine
     """
-    from headcount.experiments.block_folder import BlockFolder
-    from headcount.experiments.block_plan import read_block_plan
-    from headcount.experiments.block_runs import run_blocks
     from headcount.problem.token_tables import describe
+    from headcount.sweeps.block_folder import BlockFolder
+    from headcount.sweeps.block_plan import read_block_plan
+    from headcount.sweeps.block_runs import run_blocks
 
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"a time limit of {time_limit} s leaves no time; choose more than 0")
@@ -62,10 +68,16 @@ def block(
         f"{len(asked.specs)} runs in {folder.path}"
     )
     words = ["headcount", "block", plan, *(["--table", table] if table else [])]
-    made = run_blocks(asked, folder, shlex.join(words), device=device, progress=True, time_limit=time_limit)
+    made = run_blocks(
+        asked, folder, shlex.join(words), device=device, progress=True, time_limit=time_limit
+    )
     rows = folder.frame()
     rows = rows.loc[rows["hash"].isin([spec.hash for spec in asked.specs])]
-    emit({"folder": str(folder.path), "finished": made.finished, "missing": made.missing} | _summary(rows, json), json)
+    emit(
+        {"folder": str(folder.path), "finished": made.finished, "missing": made.missing}
+        | _summary(rows, json),
+        json,
+    )
     if made.missing:
         sys.exit(1)
 
@@ -74,8 +86,15 @@ def _summary(rows: pd.DataFrame, whole: bool) -> dict[str, Any]:
     """Mean test accuracy of each setting, with the least and the most over seeds."""
     if whole:
         return {"runs": rows.drop(columns="history").to_dict("records")}
-    found = rows.groupby(["control", "scale", "budget", "heads"])["test"].agg(["mean", "min", "max"]).reset_index()
-    return {_name(row): f"{row['mean']:.3f} ({row['min']:.3f} … {row['max']:.3f})" for row in found.to_dict("records")}
+    found = (
+        rows.groupby(["control", "scale", "budget", "heads"])["test"]
+        .agg(["mean", "min", "max"])
+        .reset_index()
+    )
+    return {
+        _name(row): f"{row['mean']:.3f} ({row['min']:.3f} … {row['max']:.3f})"
+        for row in found.to_dict("records")
+    }
 
 
 def _name(row: dict[Any, Any]) -> str:

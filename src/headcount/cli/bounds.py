@@ -23,8 +23,8 @@ from headcount.cli.plan import (
 from headcount.cli.tables import budget_cell, describe, print_table
 
 if TYPE_CHECKING:
-    from headcount.theory.bounds import LowerBound
-    from headcount.theory.upper import UpperBound
+    from headcount.theory.lower_bounds import LowerBound
+    from headcount.theory.upper_bounds import UpperBound
 
 
 def bounds(
@@ -32,11 +32,15 @@ def bounds(
     edges: Edges = None,
     degree: Degree = None,
     d_model: Width = None,
-    variant: Annotated[str, typer.Option(help="Aggregation over heads: max, sum or softmax.")] = "max",
+    variant: Annotated[
+        str, typer.Option(help="Aggregation over heads: max, sum or softmax.")
+    ] = "max",
     max_degree: MaxDegree = None,
     bits: Bits = 8,
     margin: Margin = None,
-    heads: Annotated[int | None, typer.Option(help="Heads h, where fixed: sharpens the sign patterns.")] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Heads h, where fixed: sharpens the sign patterns.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Bound the total key dimension D_K = heads × width from below and from above.
@@ -47,9 +51,9 @@ def bounds(
       headcount bounds --items 512 --d-model 16 --heads 1
       headcount bounds --items 128 --degree 8 --d-model 32 --json
     """
-    from headcount.theory.bounds import Aggregation, check_heads, heads_bound, lower_bounds
-    from headcount.theory.plan import family_of
-    from headcount.theory.upper import softmax_advantage
+    from headcount.theory.lower_bounds import Aggregation, check_heads, heads_bound, lower_bounds
+    from headcount.theory.planner import family_of
+    from headcount.theory.upper_bounds import softmax_advantage
 
     if heads is not None:
         check_heads(heads)
@@ -78,13 +82,20 @@ def bounds(
         "heads_at_least": heads_bound(lower[0].bits, items, d_model) if variant == "max" else 1,
         "lower": [asdict(bound) for bound in lower],
         "upper": [asdict(bound) | {"budget": bound.budget, "sure": bound.sure} for bound in upper],
-        "softmax_advantage": softmax_advantage(items, d_model) if variant == "softmax" and len(upper) > 1 else None,
+        "softmax_advantage": softmax_advantage(items, d_model)
+        if variant == "softmax" and len(upper) > 1
+        else None,
     }
     if as_json:
         common.emit(result, True)
     else:
         named = describe(items, edges or items, family, max_degree, lower[0].bits)
-        _show(f"{named}, d_model = {d_model:,}, {variant}", _advice(result, heads, lower, upper), lower, upper)
+        _show(
+            f"{named}, d_model = {d_model:,}, {variant}",
+            _advice(result, heads, lower, upper),
+            lower,
+            upper,
+        )
 
 
 def _upper_bounds(
@@ -95,10 +106,14 @@ def _upper_bounds(
     Beside a permutation's: one head in the same template, and the tables of Corollaries B.6–B.7 where they need
     another budget. Under max, the pseudo-inverse construction too.
     """
-    from headcount.theory import upper
+    from headcount.theory import upper_bounds as upper
 
     if variant == "sum":
-        return [upper.single_head(items, d_model)] if edges in (None, items) and max_degree in (None, 1) else []
+        return (
+            [upper.single_head(items, d_model)]
+            if edges in (None, items) and max_degree in (None, 1)
+            else []
+        )
     best = upper.best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
     found = [] if best is None else [best]
     if best is not None and best.name == "compressive":
@@ -108,13 +123,20 @@ def _upper_bounds(
     if best is not None and best.name == "softmax" and edges in (None, items):
         found.append(upper.softmax_single_head(items, d_model))
     if variant == "max" and d_model < items:
-        found.append(upper.pseudo_inverse(items, items if edges is None else edges, d_model, max_degree))
+        found.append(
+            upper.pseudo_inverse(items, items if edges is None else edges, d_model, max_degree)
+        )
     return found
 
 
 def _show(title: str, advice: str, lower: list[LowerBound], upper: list[UpperBound]) -> None:
     rows = [
-        (bound.name, budget_cell("≥", bound.budget), "any", f"{bound.assumptions} {bound.reference}.")
+        (
+            bound.name,
+            budget_cell("≥", bound.budget),
+            "any",
+            f"{bound.assumptions} {bound.reference}.",
+        )
         for bound in lower
     ] + [
         (
@@ -128,7 +150,9 @@ def _show(title: str, advice: str, lower: list[LowerBound], upper: list[UpperBou
     print_table(title, advice, ("bound", "D_K", "h × d_k", "rests on"), rows)
 
 
-def _advice(result: dict[str, Any], heads: int | None, lower: list[LowerBound], upper: list[UpperBound]) -> str:
+def _advice(
+    result: dict[str, Any], heads: int | None, lower: list[LowerBound], upper: list[UpperBound]
+) -> str:
     floor = max(lower, key=lambda bound: bound.budget)
     if floor.budget == inf:
         subject = "One head" if heads == 1 else f"{heads} heads"
@@ -144,5 +168,9 @@ def _advice(result: dict[str, Any], heads: int | None, lower: list[LowerBound], 
         return f"{text}; the paper has no construction for this case."
     best = min(proved or upper, key=lambda bound: bound.budget)
     doubt = "" if proved else ", which is not certain"
-    more = f" One head over many grows as (m/d_model)/ln m, here {saved:.2g} (Eq. (22))." if saved else ""
+    more = (
+        f" One head over many grows as (m/d_model)/ln m, here {saved:.2g} (Eq. (22))."
+        if saved
+        else ""
+    )
     return f"{text}; the {best.name} construction takes {best.budget:,}{doubt}.{more}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from headcount.training.engine import Engine
+    from headcount.training.engines.base import Engine
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 def chosen_engine(name: Any) -> Engine:
     """The engine; that a faster one is missing is a line for the user, not a Python warning."""
-    from headcount.training.choose import SlowerEngine, choose_engine
+    from headcount.training.engines.selection import SlowerEngine, choose_engine
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SlowerEngine)

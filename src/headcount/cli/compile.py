@@ -18,17 +18,31 @@ if TYPE_CHECKING:
 
 def compile(
     graph: Annotated[Path, typer.Argument(help="Edge list (.csv or .tsv).", show_default=False)],
-    table: Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")] = None,
-    budget: Annotated[int | None, typer.Option(help="D_K.", show_default="the smallest that is found")] = None,
-    heads: Annotated[int | None, typer.Option(help="h.", show_default="the best that is found")] = None,
-    margin: Annotated[float | None, typer.Option(help="The least margin to accept, as a share of τ.")] = None,
+    table: Annotated[
+        Path, typer.Argument(help="Embedding table (.npy or .safetensors).", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="D_K.", show_default="the smallest that is found")
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="h.", show_default="the best that is found")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="The least margin to accept, as a share of τ.")
+    ] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default="none")] = None,
-    bits: Annotated[int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")
+    ] = None,
     variant: Annotated[str, typer.Option(help="How heads are joined: max or softmax.")] = "max",
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda; softmax runs on the CPU.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda; softmax runs on the CPU.")
+    ] = "auto",
     key: TableKey = None,
     json: Json = False,
 ) -> None:
@@ -74,19 +88,26 @@ def compile(
 def _check_output(out: Path | None) -> None:
     """Refuse what cannot be written before the work."""
     if out is not None and out.suffix.lower() != ".safetensors":
-        raise InputError(f"--out {out}: weights are written as .safetensors; give the file that suffix")
+        raise InputError(
+            f"--out {out}: weights are written as .safetensors; give the file that suffix"
+        )
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist; make it or choose another path")
 
 
 def _with_certificate(found: Compiled) -> Any:
     """The weights with their certificate among the notes of the file."""
-    said = {f"certificate_{name}": str(value) for name, value in found.certificate.as_dict().items()}
+    said = {
+        f"certificate_{name}": str(value) for name, value in found.certificate.as_dict().items()
+    }
     return replace(found.weights, notes={**found.weights.notes, "method": "compiled", **said})
 
 
 def _title(found: Compiled) -> str:
-    pairs, length = f"all {found.certificate.pairs:,} pairs are right", found.certificate.context_length
+    pairs, length = (
+        f"all {found.certificate.pairs:,} pairs are right",
+        found.certificate.context_length,
+    )
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
 
 
@@ -104,9 +125,14 @@ def _result(found: Compiled, out: Path | None, whole: bool) -> dict[str, Any]:
         "dtype": certificate.dtype,
         "score_error": certificate.score_error,
         "lowest_edge": certificate.lowest_edge and list(asdict(certificate.lowest_edge).values()),
-        "highest_non_edge": certificate.highest_non_edge and list(asdict(certificate.highest_non_edge).values()),
+        "highest_non_edge": certificate.highest_non_edge
+        and list(asdict(certificate.highest_non_edge).values()),
         "attempts": attempts if whole else len(attempts),
         "seconds": sum(attempt.seconds for attempt in found.frontier),
-        **({"graph_hash": certificate.graph_hash, "table_hash": certificate.table_hash} if whole else {}),
+        **(
+            {"graph_hash": certificate.graph_hash, "table_hash": certificate.table_hash}
+            if whole
+            else {}
+        ),
         "file": str(out) if out else None,
     }

@@ -41,32 +41,46 @@ class Threshold(StrEnum):
 
 def construct(
     graph: Annotated[Path | None, typer.Argument(help="Edge list (.csv or .tsv).")] = None,
-    table: Annotated[Path | None, typer.Argument(help="Embedding table (.npy or .safetensors).")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")] = None,
-    method: Annotated[Method, typer.Option(help="auto picks the first whose assumptions hold.")] = Method.auto,
+    table: Annotated[
+        Path | None, typer.Argument(help="Embedding table (.npy or .safetensors).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")
+    ] = None,
+    method: Annotated[
+        Method, typer.Option(help="auto picks the first whose assumptions hold.")
+    ] = Method.auto,
     key_dim: Annotated[
-        int | None, typer.Option(help="d_k.", show_default="the smallest that verification confirms")
+        int | None,
+        typer.Option(help="d_k.", show_default="the smallest that verification confirms"),
     ] = None,
     heads: Annotated[
-        int | None, typer.Option(help="h.", show_default="the best split; with --key-dim the paper's")
+        int | None,
+        typer.Option(help="h.", show_default="the best split; with --key-dim the paper's"),
     ] = None,
     inverse: Annotated[
         Inverse, typer.Option(help="De-embedding: the paper's Xᵀ, or pseudo-inverses.")
     ] = Inverse.transpose,
     signatures: Annotated[Signature, typer.Option(help="Signature family.")] = Signature.rademacher,
     sparsity: Annotated[
-        float | None, typer.Option(help="p of Bernoulli signatures.", show_default="0.25 one-hot, 0.05")
+        float | None,
+        typer.Option(help="p of Bernoulli signatures.", show_default="0.25 one-hot, 0.05"),
     ] = None,
     threshold: Annotated[
         Threshold | None, typer.Option(help="τ.", show_default="midpoint in a search, else paper")
     ] = None,
-    context_length: Annotated[int | None, typer.Option(help="Softmax: ℓ of the contexts that confirm.")] = None,
+    context_length: Annotated[
+        int | None, typer.Option(help="Softmax: ℓ of the contexts that confirm.")
+    ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Calibrate instead: measure success rates over this many draws.")
+        int | None,
+        typer.Option(help="Calibrate instead: measure success rates over this many draws."),
     ] = None,
     items: Annotated[int | None, typer.Option(help="Calibration: m.")] = None,
     d_model: Annotated[int | None, typer.Option(help="Calibration: d_model.")] = None,
-    degree: Annotated[int, typer.Option(help="Calibration: r of a regular graph; 1 is a permutation.")] = 1,
+    degree: Annotated[
+        int, typer.Option(help="Calibration: r of a regular graph; 1 is a permutation.")
+    ] = 1,
     seed: Seed = 0,
     key: TableKey = None,
     json: Json = False,
@@ -85,14 +99,24 @@ def construct(
     """
     if trials is not None:
         if items is None or d_model is None or method is Method.auto:
-            raise InputError("--trials needs --method, --items and --d-model; it draws its own graphs and tables")
-        calibration = {"degree": degree, "heads": heads, "inverse": inverse.value, "trials": trials, "seed": seed}
+            raise InputError(
+                "--trials needs --method, --items and --d-model; it draws its own graphs and tables"
+            )
+        calibration = {
+            "degree": degree,
+            "heads": heads,
+            "inverse": inverse.value,
+            "trials": trials,
+            "seed": seed,
+        }
         _calibrate(method.value, items, d_model, calibration, threshold, json)
         return
     if graph is None or table is None:
         raise InputError("give a graph and a table: headcount construct GRAPH TABLE --out WEIGHTS")
     if items is not None or d_model is not None:
-        raise InputError("--items and --d-model are for --trials; a graph and a table bring their own")
+        raise InputError(
+            "--items and --d-model are for --trials; a graph and a table bring their own"
+        )
     if out is None and not json:
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     options = {
@@ -109,7 +133,13 @@ def construct(
 
 
 def _build(
-    graph: Path, table: Path, key: str | None, out: Path | None, method: str, options: dict[str, Any], json: bool
+    graph: Path,
+    table: Path,
+    key: str | None,
+    out: Path | None,
+    method: str,
+    options: dict[str, Any],
+    json: bool,
 ) -> None:
     from headcount.attention.verification import verify
     from headcount.constructions.construct import construct as run
@@ -125,7 +155,9 @@ def _build(
         notice(f"warning: {warning.message}")
     contexts = None
     if weights.aggregation == "softmax":
-        length = int(weights.notes.get("context_length", default_context_length(read.items, weights.heads)))
+        length = int(
+            weights.notes.get("context_length", default_context_length(read.items, weights.heads))
+        )
         contexts = ContextSampler(read, length)
     # Other contexts than those that the search looked at.
     found = verify(weights, read, rows, contexts=contexts, samples=1000, seed=options["seed"] + 1)
@@ -145,18 +177,32 @@ def _build(
         "false_negatives": found.false_negatives,
         "file": str(out) if out else None,
     }
-    emit(result, json, f"{weights.notes['method']} construction: {'exact' if found.exact else 'not exact'}")
+    emit(
+        result,
+        json,
+        f"{weights.notes['method']} construction: {'exact' if found.exact else 'not exact'}",
+    )
     sys.exit(0 if found.exact else 1)
 
 
 def _calibrate(
-    method: str, items: int, d_model: int, options: dict[str, Any], threshold: Threshold | None, json: bool
+    method: str,
+    items: int,
+    d_model: int,
+    options: dict[str, Any],
+    threshold: Threshold | None,
+    json: bool,
 ) -> None:
     from headcount.constructions.calibrate import calibrate
 
     with progress_line() as report:
         found = calibrate(
-            method, items, d_model, threshold=(threshold or Threshold.paper).value, progress=report, **options
+            method,
+            items,
+            d_model,
+            threshold=(threshold or Threshold.paper).value,
+            progress=report,
+            **options,
         )
     result = {
         "method": method,

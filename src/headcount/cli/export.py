@@ -20,11 +20,21 @@ class Framework(StrEnum):
 
 def export(
     weights: Weights,
-    graph: Annotated[Path | None, typer.Argument(help="Edge list; max and sum weights need it.")] = None,
-    table: Annotated[Path | None, typer.Argument(help="Embedding table; max and sum weights need it.")] = None,
-    to: Annotated[Framework, typer.Option(help="torch: a torch.nn.MultiheadAttention.")] = Framework.torch,
-    context_length: Annotated[int, typer.Option(help="The longest context, in items; not for softmax.")] = 64,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("mha.safetensors"),
+    graph: Annotated[
+        Path | None, typer.Argument(help="Edge list; max and sum weights need it.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="Embedding table; max and sum weights need it.")
+    ] = None,
+    to: Annotated[
+        Framework, typer.Option(help="torch: a torch.nn.MultiheadAttention.")
+    ] = Framework.torch,
+    context_length: Annotated[
+        int, typer.Option(help="The longest context, in items; not for softmax.")
+    ] = 64,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
+        "mha.safetensors"
+    ),
     key: TableKey = None,
     json: Json = False,
 ) -> None:

@@ -17,7 +17,7 @@ from headcount.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from headcount.experiments.frontier import Search
+    from headcount.reproduction.frontier import Search
 
 _EVERY = 5.0  # seconds between plain lines
 _COLUMNS = (
@@ -33,19 +33,27 @@ _COLUMNS = (
 
 
 def frontier(
-    items: Annotated[str | None, typer.Option(help="Items m of a grid, as in 64,128.", show_default="64,128")] = None,
+    items: Annotated[
+        str | None, typer.Option(help="Items m of a grid, as in 64,128.", show_default="64,128")
+    ] = None,
     d_model: Annotated[
         str | None, typer.Option(help="Widths of the embeddings in a grid.", show_default="16,32")
     ] = None,
     points: Annotated[
         str | None, typer.Option(help="m x d_model (x r) in place of a grid, as in 64x16,128x32x4.")
     ] = None,
-    degree: Annotated[str, typer.Option(help="Degrees r; 1 is a permutation, others regular graphs.")] = "1",
+    degree: Annotated[
+        str, typer.Option(help="Degrees r; 1 is a permutation, others regular graphs.")
+    ] = "1",
     seeds: Annotated[int, typer.Option(min=1, help="Graphs and tables at each point.")] = 1,
     seed: Seed = 0,
     time_limit: Annotated[float, typer.Option(help="Seconds for each.")] = 20.0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The table (.csv): written row by row.")] = None,
-    chart: Annotated[Path | None, typer.Option(help="Draw it (.png, .svg or .pdf).", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The table (.csv): written row by row.")
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw it (.png, .svg or .pdf).", show_default=False)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compile graphs over a grid of sizes: the smallest certified D_K beside the trained one and the bounds.
@@ -59,7 +67,7 @@ def frontier(
       headcount frontier --points 64x16,128x32 --out frontier.csv --chart frontier.png
       headcount frontier --items 128 --d-model 32 --degree 1,4,16 --time-limit 60
     """
-    from headcount.experiments.frontier_table import frontier_table, read_frontier
+    from headcount.reproduction.frontier_table import frontier_table, read_frontier
 
     if not time_limit > 0:
         raise InputError(f"--time-limit {time_limit}: leaves no time; choose more than 0")
@@ -76,7 +84,11 @@ def frontier(
         _draw(rows, chart)
     _show(rows, json, out, chart)
     if interrupted:
-        kept = f"; {out} has every row that is finished, and the same command goes on from there" if out else ""
+        kept = (
+            f"; {out} has every row that is finished, and the same command goes on from there"
+            if out
+            else ""
+        )
         notice(f"interrupted{kept}")
         sys.exit(130)
 
@@ -91,7 +103,7 @@ class _Interrupted(Exception):
 def _asked(
     items: str | None, d_model: str | None, points: str | None, degree: str, seeds: int, seed: int
 ) -> list[Search]:
-    from headcount.experiments.frontier import searches
+    from headcount.reproduction.frontier import searches
 
     degrees = _numbers("--degree", degree)
     if points is None:
@@ -114,7 +126,9 @@ def _numbers(option: str, text: str, separator: str = ",") -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or (separator == "x" and len(numbers) not in (2, 3)):
-        raise InputError(f"{option} {text!r}: not understood; write for instance {option} {example}")
+        raise InputError(
+            f"{option} {text!r}: not understood; write for instance {option} {example}"
+        )
     return numbers
 
 
@@ -127,17 +141,25 @@ def _check_outputs(out: Path | None, chart: Path | None) -> None:
             raise InputError(f"{path}: its folder does not exist; make it or choose another path")
 
 
-def _fill(have: pd.DataFrame, asked: list[Search], time_limit: float, out: Path | None) -> pd.DataFrame:
+def _fill(
+    have: pd.DataFrame, asked: list[Search], time_limit: float, out: Path | None
+) -> pd.DataFrame:
     """Add the rows that are missing; a search that found nothing is made again."""
-    from headcount.experiments.frontier import searched
-    from headcount.experiments.frontier_table import KEY, frontier_table, write_frontier
+    from headcount.reproduction.frontier import searched
+    from headcount.reproduction.frontier_table import KEY, frontier_table, write_frontier
 
-    rows: dict[Any, dict[str, Any]] = {tuple(row[name] for name in KEY): row for row in _records(have)}
+    rows: dict[Any, dict[str, Any]] = {
+        tuple(row[name] for name in KEY): row for row in _records(have)
+    }
     missing = [one for one in asked if rows.get(tuple(one), {}).get("budget") is None]
     if known := [rows[tuple(one)] for one in asked if one not in missing]:
         notice(f"{len(known)} of {len(asked)} rows are in {out}")
-        if hasty := sum(row["time_limit"] is not None and row["time_limit"] < time_limit for row in known):
-            notice(f"{hasty} of them had less than {time_limit:g} s; to search these again choose another --out")
+        if hasty := sum(
+            row["time_limit"] is not None and row["time_limit"] < time_limit for row in known
+        ):
+            notice(
+                f"{hasty} of them had less than {time_limit:g} s; to search these again choose another --out"
+            )
     try:
         with progress_line() as report:
             for row in searched(missing, time_limit, _now_and_then(report)):
@@ -163,7 +185,7 @@ def _now_and_then(report: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _of(table: pd.DataFrame, asked: list[Search]) -> pd.DataFrame:
-    from headcount.experiments.frontier_table import KEY
+    from headcount.reproduction.frontier_table import KEY
 
     wanted = set(asked)
     keep = [tuple(key) in wanted for key in table[KEY].itertuples(index=False, name=None)]
@@ -202,7 +224,9 @@ def _show(table: pd.DataFrame, json: bool, out: Path | None, chart: Path | None)
 
 
 def _cells(row: dict[str, Any], several: bool) -> list[str]:
-    point = f"({row['items']:,}, {row['d_model']:,})" + (f", r = {row['degree']}" if row["degree"] > 1 else "")
+    point = f"({row['items']:,}, {row['d_model']:,})" + (
+        f", r = {row['degree']}" if row["degree"] > 1 else ""
+    )
     known = [_whole(row[name]) for name in ("trained", "constructed", "lower_bound")]
     if several:
         point += f", seed {row['seed']}"
@@ -227,5 +251,7 @@ def _advice(rows: list[dict[str, Any]]) -> str:
     text = f"Certified weights carry up to {best['bits_per_parameter']:.2f} bits per key–query parameter"
     if shares:
         low, high = f"{min(shares):.2f}", f"{max(shares):.2f}"
-        text += f" and need {low}" + (f" to {high}" if high != low else "") + " times the trained D_K*"
+        text += (
+            f" and need {low}" + (f" to {high}" if high != low else "") + " times the trained D_K*"
+        )
     return f"{text}."

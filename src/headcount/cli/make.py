@@ -72,7 +72,8 @@ def embeddings(
     out: Out,
     d_model: Annotated[int | None, typer.Option(help="The width; a one-hot table has m.")] = None,
     density: Annotated[
-        float | None, typer.Option(help="Share of ones in a binary table.", show_default="2 ln m/d_model")
+        float | None,
+        typer.Option(help="Share of ones in a binary table.", show_default="2 ln m/d_model"),
     ] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -83,7 +84,11 @@ def embeddings(
     Example:
       headcount make embeddings gaussian --items 128 --d-model 32 --out table.npy
     """
-    from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, one_hot_embeddings
+    from headcount.problem.embeddings import (
+        binary_embeddings,
+        gaussian_embeddings,
+        one_hot_embeddings,
+    )
     from headcount.problem.tables import save_embeddings
 
     if kind is TableKind.one_hot and d_model == items:

@@ -15,15 +15,23 @@ from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from headcount.theory.architectures import Audit
-    from headcount.theory.plan import Plan, Row
+    from headcount.theory.planner import Plan, Row
 
 Items = Annotated[int | None, typer.Option(help="Items m: the vertices of the graph.")]
-Edges = Annotated[int | None, typer.Option(help="Relations m'; without them the graph is a permutation.")]
-Degree = Annotated[int | None, typer.Option(help="Degree r of a regular graph, in place of --edges: m' = r·m.")]
+Edges = Annotated[
+    int | None, typer.Option(help="Relations m'; without them the graph is a permutation.")
+]
+Degree = Annotated[
+    int | None, typer.Option(help="Degree r of a regular graph, in place of --edges: m' = r·m.")
+]
 Width = Annotated[int | None, typer.Option("--d-model", help="Width of the embeddings.")]
-MaxDegree = Annotated[int | None, typer.Option(help="Largest in- or out-degree Δ, for graphs with hubs.")]
+MaxDegree = Annotated[
+    int | None, typer.Option(help="Largest in- or out-degree Δ, for graphs with hubs.")
+]
 Bits = Annotated[float, typer.Option(help="Bits that one parameter carries, for the bit budget.")]
-Margin = Annotated[float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")]
+Margin = Annotated[
+    float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")
+]
 
 
 def plan(
@@ -31,13 +39,21 @@ def plan(
     edges: Edges = None,
     degree: Degree = None,
     d_model: Width = None,
-    variant: Annotated[str | None, typer.Option(help="Aggregation over heads: max (default) or softmax.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Aggregation over heads: max (default) or softmax.")
+    ] = None,
     max_degree: MaxDegree = None,
     bits: Bits = 8,
     margin: Margin = None,
-    hf_config: Annotated[Path | None, typer.Option(help="A Hugging Face config.json to judge.")] = None,
-    example: Annotated[str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")] = None,
-    context_length: Annotated[int | None, typer.Option(help="Tokens ℓ of a context: adds its flops.")] = None,
+    hf_config: Annotated[
+        Path | None, typer.Option(help="A Hugging Face config.json to judge.")
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")
+    ] = None,
+    context_length: Annotated[
+        int | None, typer.Option(help="Tokens ℓ of a context: adds its flops.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Plan heads and width for a graph, or say what a model's key–query channel can hold.
@@ -49,15 +65,21 @@ def plan(
       headcount plan --example llama-3-8b
     """
     if hf_config is not None or example is not None:
-        _refuse_with_model(hf_config, example, edges, degree, d_model, variant, max_degree, margin, context_length)
+        _refuse_with_model(
+            hf_config, example, edges, degree, d_model, variant, max_degree, margin, context_length
+        )
         from headcount.theory import architectures
 
-        shape = architectures.read_config(hf_config) if hf_config else architectures.example(str(example))
+        shape = (
+            architectures.read_config(hf_config)
+            if hf_config
+            else architectures.example(str(example))
+        )
         audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
         common.emit(asdict(audit), True) if as_json else _show_audit(audit)
         return
-    from headcount.theory.plan import Variant
-    from headcount.theory.plan import plan as make_plan
+    from headcount.theory.planner import Variant
+    from headcount.theory.planner import plan as make_plan
 
     items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
     answer = make_plan(
@@ -81,18 +103,28 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
 
 
 def resolve_sizes(
-    items: int | None, edges: int | None, degree: int | None, d_model: int | None, max_degree: int | None
+    items: int | None,
+    edges: int | None,
+    degree: int | None,
+    d_model: int | None,
+    max_degree: int | None,
 ) -> tuple[int, int | None, int, int | None]:
     """Check that the needed sizes are there; a degree stands for edges and for the largest degree."""
     if items is None or d_model is None:
         missing = "--items" if items is None else "--d-model"
-        raise InputError(f"{missing} is missing: give --items and --d-model, or --example for `plan`")
+        raise InputError(
+            f"{missing} is missing: give --items and --d-model, or --example for `plan`"
+        )
     if degree is None:
         return items, edges, d_model, max_degree
     if edges is not None or max_degree is not None:
-        raise InputError("--degree fixes the edges and the largest degree; leave out --edges and --max-degree")
+        raise InputError(
+            "--degree fixes the edges and the largest degree; leave out --edges and --max-degree"
+        )
     if not 1 <= degree < items:
-        raise InputError(f"--degree {degree}: {items} items allow 1 to {items - 1}; choose one of these")
+        raise InputError(
+            f"--degree {degree}: {items} items allow 1 to {items - 1}; choose one of these"
+        )
     return items, degree * items, d_model, degree
 
 
@@ -100,7 +132,9 @@ def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: obje
     if hf_config is not None and example is not None:
         raise InputError("--hf-config and --example name two models; give one")
     if any(size is not None for size in sizes):
-        raise InputError("a model fixes its own sizes and softmax; beside it give only --items and --bits")
+        raise InputError(
+            "a model fixes its own sizes and softmax; beside it give only --items and --bits"
+        )
 
 
 def _show_plan(answer: Plan) -> None:
@@ -151,7 +185,9 @@ def _show_audit(audit: Audit) -> None:
         [
             (
                 holding.law,
-                f"{holding.sense} {holding.edges:,}" if holding.sure else f"({holding.sense} {holding.edges:,})",
+                f"{holding.sense} {holding.edges:,}"
+                if holding.sure
+                else f"({holding.sense} {holding.edges:,})",
                 f"{holding.edges / holding.items:,.1f}",
             )
             for holding in audit.holdings

@@ -21,13 +21,13 @@ from headcount.cli.watch import duration
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
-    from headcount.experiments.evidence import Evidence
-    from headcount.experiments.forecast import Forecast
-    from headcount.experiments.reproduction import Making
-    from headcount.experiments.results_folder import ResultsFolder
-    from headcount.experiments.runner import Standing
-    from headcount.experiments.sweep import SweepFile
     from headcount.report.figure import Claim
+    from headcount.reproduction.evidence import Evidence
+    from headcount.reproduction.forecast import Forecast
+    from headcount.reproduction.reproduce import Making
+    from headcount.reproduction.results_folder import ResultsFolder
+    from headcount.sweeps.file import SweepFile
+    from headcount.sweeps.runner import Standing
 
 _EVERY = 10.0  # seconds between plain lines
 _BLOCK = {"fig7", "block"}  # drawn from runs of the transformer block
@@ -39,12 +39,16 @@ class PresetOption(StrEnum):
     paper = "paper"
 
 
-Only = Annotated[str | None, typer.Option(help="Run and draw these alone, as in fig3,table1.", show_default="all")]
+Only = Annotated[
+    str | None,
+    typer.Option(help="Run and draw these alone, as in fig3,table1.", show_default="all"),
+]
 
 
 def reproduce(
     preset: Annotated[
-        PresetOption, typer.Option(help="quick: minutes on two cores; paper: every run of the paper, on a GPU.")
+        PresetOption,
+        typer.Option(help="quick: minutes on two cores; paper: every run of the paper, on a GPU."),
     ] = PresetOption.quick,
     only: Only = None,
     out: Annotated[
@@ -53,7 +57,10 @@ def reproduce(
     ] = None,
     engine: Annotated[EngineOption, typer.Option(help="How to train.")] = EngineOption.auto,
     table: Annotated[
-        str | None, typer.Option(help="Token table of Figure 7; see headcount block.", show_default="the preset's")
+        str | None,
+        typer.Option(
+            help="Token table of Figure 7; see headcount block.", show_default="the preset's"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -70,10 +77,10 @@ def reproduce(
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
     """
-    from headcount.experiments.presets import preset as read_preset
-    from headcount.experiments.presets import restricted
-    from headcount.experiments.reproduction import Making, recorded
-    from headcount.experiments.results_folder import ResultsFolder
+    from headcount.reproduction.presets import preset as read_preset
+    from headcount.reproduction.presets import restricted
+    from headcount.reproduction.reproduce import Making, recorded
+    from headcount.reproduction.results_folder import ResultsFolder
 
     names = _names(only)
     folder = ResultsFolder(_made(out or Path("results") / preset.value))
@@ -83,7 +90,9 @@ def reproduce(
         sweep = restricted(sweep, _needs(names))
     if table and not _BLOCK & set(names):
         raise InputError("--table is for the runs of Figure 7; add --only fig7")
-    command = f"headcount reproduce --preset {preset.value}" + (f" --only {','.join(names)}" if names else "")
+    command = f"headcount reproduce --preset {preset.value}" + (
+        f" --only {','.join(names)}" if names else ""
+    )
     command += f" --table {shlex.quote(table)}" if table else ""
     making = Making(command, chosen_engine(engine.value), tuple(names))
     try:
@@ -93,7 +102,9 @@ def reproduce(
             _train(sweep, folder, making)
             judged, files = _evaluate(folder, making)
     except KeyboardInterrupt:
-        notice(f"interrupted; what is finished is in {folder.path}, and the same command goes on from there")
+        notice(
+            f"interrupted; what is finished is in {folder.path}, and the same command goes on from there"
+        )
         sys.exit(130)
     _say(folder.path, judged, files, json, making)
 
@@ -101,12 +112,16 @@ def reproduce(
 def report(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="What reproduce has filled.", show_default="our own runs of the whole paper"),
+        typer.Argument(
+            help="What reproduce has filled.", show_default="our own runs of the whole paper"
+        ),
     ] = None,
     only: Only = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to write.", show_default="FOLDER, or results/report"),
+        typer.Option(
+            "--out", "-o", help="Where to write.", show_default="FOLDER, or results/report"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -117,8 +132,8 @@ def report(
       headcount report
       headcount report results/quick --only fig3
     """
-    from headcount.experiments.measured import MEASURED
-    from headcount.experiments.results_folder import ResultsFolder
+    from headcount.reproduction.results_folder import ResultsFolder
+    from headcount.reproduction.shipped import MEASURED
 
     names = _names(only)
     source = ResultsFolder(folder) if folder else MEASURED
@@ -148,7 +163,9 @@ def _made(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be a folder ({error.strerror}); name another with --out") from None
+        raise InputError(
+            f"{path}: cannot be a folder ({error.strerror}); name another with --out"
+        ) from None
     if not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written to; name another folder with --out")
     return path
@@ -156,14 +173,16 @@ def _made(path: Path) -> Path:
 
 def _check_preset(folder: ResultsFolder, sweep: SweepFile) -> None:
     if folder.made() and (before := folder.manifest()["preset"]) != sweep.name:
-        raise InputError(f"{folder.path}: holds a reproduction with --preset {before}; name another folder with --out")
+        raise InputError(
+            f"{folder.path}: holds a reproduction with --preset {before}; name another folder with --out"
+        )
 
 
 def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
-    from headcount.experiments.forecast import Forecast
-    from headcount.experiments.reproduction import run_preset
-    from headcount.experiments.runner import Here
-    from headcount.experiments.store import Store
+    from headcount.reproduction.forecast import Forecast
+    from headcount.reproduction.reproduce import run_preset
+    from headcount.store.store import Store
+    from headcount.sweeps.runner import Here
 
     with Store(folder.store) as store, stoppable() as stop:
         if not (sweep.grids or sweep.searches):  # figures that are drawn from other runs
@@ -177,8 +196,8 @@ def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
 
 
 def _train_blocks(preset: str, table: str | None, folder: ResultsFolder, making: Making) -> None:
-    from headcount.experiments.block_plan import read_block_plan
-    from headcount.experiments.block_runs import run_blocks
+    from headcount.sweeps.block_plan import read_block_plan
+    from headcount.sweeps.block_runs import run_blocks
 
     plan = read_block_plan(preset, table)
     notice(f"{preset}: {len(plan.specs)} runs of the transformer block on {plan.table.name}")
@@ -190,14 +209,16 @@ def _train_blocks(preset: str, table: str | None, folder: ResultsFolder, making:
 
 def _evaluate(folder: ResultsFolder, making: Making) -> tuple[list[Claim], list[Path]]:
     """Bounds and the report, where there is what they need to be drawn with."""
-    from headcount.experiments.reproduction import add_ceilings
     from headcount.report.figures import chosen_figures
+    from headcount.reproduction.reproduce import add_ceilings
 
     if any(figure.ceilings for figure in chosen_figures(making.only)):
         with progress_line() as tell:
             add_ceilings(folder.evidence(), folder, making, tell)
     if missing := [name for name in _DRAWING if not find_spec(name)]:
-        notice(f"nothing was drawn: {', '.join(missing)} not installed; where it is: headcount report {folder.path}")
+        notice(
+            f"nothing was drawn: {', '.join(missing)} not installed; where it is: headcount report {folder.path}"
+        )
         return [], []
     with making.timed("report"):
         return _draw(folder.evidence(), folder.path, making.only)
@@ -225,14 +246,21 @@ def _display(forecast: Forecast) -> Iterator[Callable[[Standing], None]]:
             if time.monotonic() - last > _EVERY:
                 last = time.monotonic()
                 left, share = forecast.left()
-                notice(f"{now.name}: {share:.0%}, about {duration(left)} left; {now.done:,} runs done")
+                notice(
+                    f"{now.name}: {share:.0%}, about {duration(left)} left; {now.done:,} runs done"
+                )
 
         yield line
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[words]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         job = bar.add_task("", total=1.0, words="")
 
@@ -244,11 +272,21 @@ def _display(forecast: Forecast) -> Iterator[Callable[[Standing], None]]:
         yield move
 
 
-def _say(out: Path, judged: Sequence[Claim], files: Sequence[Path], json: bool, making: Making | None = None) -> None:
+def _say(
+    out: Path,
+    judged: Sequence[Claim],
+    files: Sequence[Path],
+    json: bool,
+    making: Making | None = None,
+) -> None:
     if json:
         told: dict[str, Any] = {"folder": str(out), "files": [str(path) for path in files]}
-        told["claims"] = {claim.id: {"verdict": claim.verdict, "number": claim.number} for claim in judged}
-        emit(told | ({"seconds": making.seconds, "trained": making.trained} if making else {}), True)
+        told["claims"] = {
+            claim.id: {"verdict": claim.verdict, "number": claim.number} for claim in judged
+        }
+        emit(
+            told | ({"seconds": making.seconds, "trained": making.trained} if making else {}), True
+        )
         return
     for claim in judged:
         typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")

@@ -14,8 +14,8 @@ from headcount.cli.common import Json, Out, emit
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
-    from headcount.experiments.database import Database
-    from headcount.experiments.run_table import Filter
+    from headcount.store.database import Database
+    from headcount.store.runs import Filter
 
 app = typer.Typer(help="Look at a results store and export it.", no_args_is_help=True)
 
@@ -25,7 +25,10 @@ def _numbers(symbol: str) -> Any:
 
 
 StorePath = Annotated[Path, typer.Argument(help="The results store (.sqlite).", show_default=False)]
-Variant = Annotated[str | None, typer.Option(help="max, softmax, value, sum, or several: max,sum.", show_default=False)]
+Variant = Annotated[
+    str | None,
+    typer.Option(help="max, softmax, value, sum, or several: max,sum.", show_default=False),
+]
 Degree = Annotated[str | None, _numbers("r")]
 Items = Annotated[str | None, _numbers("m")]
 DModel = Annotated[str | None, _numbers("d_model")]
@@ -34,8 +37,32 @@ KeyDim = Annotated[str | None, _numbers("d_k")]
 Budget = Annotated[str | None, _numbers("D_K")]
 RunSeed = Annotated[str | None, _numbers("The run's seed")]
 
-RUN_COLUMNS = ("variant", "r", "m", "d_model", "h", "d_k", "D_K", "seed", "steps", "value", "seconds", "engine")
-_GROUPS = ("variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed", "engine", "device")
+RUN_COLUMNS = (
+    "variant",
+    "r",
+    "m",
+    "d_model",
+    "h",
+    "d_k",
+    "D_K",
+    "seed",
+    "steps",
+    "value",
+    "seconds",
+    "engine",
+)
+_GROUPS = (
+    "variant",
+    "degree",
+    "items",
+    "d_model",
+    "heads",
+    "key_dim",
+    "budget",
+    "seed",
+    "engine",
+    "device",
+)
 
 
 class Format(StrEnum):
@@ -55,7 +82,9 @@ def list_runs(
     key_dim: KeyDim = None,
     budget: Budget = None,
     seed: RunSeed = None,
-    by: Annotated[str | None, typer.Option(help="Means over groups, for example heads,key_dim.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Means over groups, for example heads,key_dim.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown; 0 shows all.")] = 20,
     json: Json = False,
 ) -> None:
@@ -68,13 +97,18 @@ def list_runs(
     """
     filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
     with opened(store) as database:
-        total, rows = _means(database, filters, by) if by else _runs(database, filters, limit or None)
+        total, rows = (
+            _means(database, filters, by) if by else _runs(database, filters, limit or None)
+        )
     shown = rows[: limit or None]
     if json:
         emit({"file": str(store), "total": total, "rows": shown}, True)
         return
     what = "group" if by else "run"
-    typer.echo(f"{total:,} {what}{'' if total == 1 else 's'}" + (f", the first {len(shown)}" * (len(shown) < total)))
+    typer.echo(
+        f"{total:,} {what}{'' if total == 1 else 's'}"
+        + (f", the first {len(shown)}" * (len(shown) < total))
+    )
     if shown:
         names = RUN_COLUMNS if not by else tuple(shown[0])
         cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
@@ -102,7 +136,7 @@ def export_runs(
     Example:
       headcount results export results.sqlite --out runs.csv --items 64
     """
-    from headcount.experiments.export import export
+    from headcount.store.export import export
 
     filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
     with opened(store) as database:
@@ -113,7 +147,7 @@ def export_runs(
 @contextmanager
 def opened(store: Path) -> Iterator[Database]:
     """The store, for reading alone."""
-    from headcount.experiments.database import Database
+    from headcount.store.database import Database
 
     with closing(Database(store, read_only=True)) as database:
         yield database
@@ -130,7 +164,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
         )
         for row in rows
     )
@@ -151,16 +188,20 @@ def cell(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _runs(database: Database, filters: dict[str, Filter], limit: int | None) -> tuple[int, list[dict[str, Any]]]:
-    from headcount.experiments.run_table import SCALARS, count, rows
+def _runs(
+    database: Database, filters: dict[str, Filter], limit: int | None
+) -> tuple[int, list[dict[str, Any]]]:
+    from headcount.store.runs import SCALARS, count, rows
 
     found = [{name: row[name] for name in SCALARS} for row in rows(database, filters, limit)]
     return count(database, filters), found
 
 
-def _means(database: Database, filters: dict[str, Filter], by: str) -> tuple[int, list[dict[str, Any]]]:
+def _means(
+    database: Database, filters: dict[str, Filter], by: str
+) -> tuple[int, list[dict[str, Any]]]:
     """Runs, mean, least and greatest value of each group; a run that diverged counts as a run and has no value."""
-    from headcount.experiments.run_table import frame
+    from headcount.store.runs import frame
 
     groups = by.replace("-", "_").split(",")
     for name in groups:
@@ -174,7 +215,9 @@ def _means(database: Database, filters: dict[str, Filter], by: str) -> tuple[int
         least=("value", "min"),
         greatest=("value", "max"),
     )
-    return len(found), [{str(name): _bare(value) for name, value in row.items()} for row in found.to_dict("records")]
+    return len(found), [
+        {str(name): _bare(value) for name, value in row.items()} for row in found.to_dict("records")
+    ]
 
 
 def _bare(value: Any) -> Any:
@@ -186,7 +229,9 @@ def _bare(value: Any) -> Any:
 def _filters(variant: str | None, *numbers: str | None) -> dict[str, Filter]:
     names = ("degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
     filters: dict[str, Filter] = {"variant": variant.split(",") if variant else None}
-    return filters | {name: parse_numbers(name, text) for name, text in zip(names, numbers, strict=True)}
+    return filters | {
+        name: parse_numbers(name, text) for name, text in zip(names, numbers, strict=True)
+    }
 
 
 def parse_numbers(name: str, text: str | None) -> list[int] | range | None:
@@ -204,4 +249,6 @@ def parse_numbers(name: str, text: str | None) -> list[int] | range | None:
         return range(int(low or 0), min(int(high) + 1 if high else 2**63, 2**63))
     except ValueError:
         option = "--" + name.replace("_", "-")
-        raise InputError(f"{option} {text!r} cannot be read; write 64, or 64,128, or a range 10:40") from None
+        raise InputError(
+            f"{option} {text!r} cannot be read; write 64, or 64,128, or a range 10:40"
+        ) from None

@@ -15,8 +15,12 @@ from headcount.errors import InputError
 def show(
     weights: Weights,
     graph: Annotated[Path | None, typer.Argument(help="Edge list; needed for --scores.")] = None,
-    table: Annotated[Path | None, typer.Argument(help="Embedding table; needed for --scores.")] = None,
-    scores: Annotated[Path | None, typer.Option(help="Draw the score matrix here (.png, .svg or .pdf).")] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="Embedding table; needed for --scores.")
+    ] = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="Draw the score matrix here (.png, .svg or .pdf).")
+    ] = None,
     key: TableKey = None,
     json: Json = False,
 ) -> None:
@@ -30,10 +34,14 @@ def show(
     from headcount.attention.storage import load
 
     if scores is None and graph is not None:
-        raise InputError("a graph and a table are for --scores; add --scores OUT.png, or leave them out")
+        raise InputError(
+            "a graph and a table are for --scores; add --scores OUT.png, or leave them out"
+        )
     if scores is not None:
         if graph is None or table is None:
-            raise InputError("--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png")
+            raise InputError(
+                "--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png"
+            )
         _draw(weights, graph, table, key, scores)
     loaded = load(weights)
     result = {
@@ -51,7 +59,11 @@ def show(
     }
     if scores is not None:
         result["scores"] = str(scores)
-    emit({name: value for name, value in result.items() if value is not None}, json, "key-query weights")
+    emit(
+        {name: value for name, value in result.items() if value is not None},
+        json,
+        "key-query weights",
+    )
 
 
 def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:

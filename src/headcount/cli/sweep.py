@@ -23,9 +23,9 @@ from headcount.errors import InputError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from headcount.experiments.runner import Crew, Standing, Stop
-    from headcount.experiments.store import Store
-    from headcount.experiments.sweep import SweepFile, SweepPlan
+    from headcount.store.store import Store
+    from headcount.sweeps.file import SweepFile, SweepPlan
+    from headcount.sweeps.runner import Crew, Standing, Stop
     from headcount.training.spec import RunSpec
 
 _EVERY = 10.0  # seconds between plain lines
@@ -34,13 +34,22 @@ _MOST_ROWS = 40  # of curves that are printed
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep: a TOML file.", show_default=False)],
-    store: Annotated[Path | None, typer.Option(help="The results store.", show_default="what the file says")] = None,
-    engine: Annotated[EngineOption | None, typer.Option(show_default="what the file says, or auto")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would run, and how long.")] = False,
-    cluster: Annotated[
-        str | None, typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port.")
+    store: Annotated[
+        Path | None, typer.Option(help="The results store.", show_default="what the file says")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Always so: what the store has is never run again.")] = True,
+    engine: Annotated[
+        EngineOption | None, typer.Option(show_default="what the file says, or auto")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it would run, and how long.")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Always so: what the store has is never run again.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Run a grid or a threshold search from a TOML file and give the thresholds of its points (A.2).
@@ -54,7 +63,7 @@ def sweep(
       headcount sweep small.toml
       headcount sweep small.toml --cluster local:4
     """
-    from headcount.experiments.sweep import read_sweep
+    from headcount.sweeps.file import read_sweep
 
     asked = read_sweep(file)
     path = store or asked.store
@@ -67,8 +76,8 @@ def sweep(
 
 def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
     """Say how much there is to do, from the store and a short measurement."""
-    from headcount.experiments.cost import estimate
-    from headcount.experiments.store import Store
+    from headcount.store.store import Store
+    from headcount.sweeps.cost import estimate
 
     known: set[str] = set()
     least, most = asked.range()
@@ -86,7 +95,11 @@ def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
 
     whole = cost(most)
     found = {"name": asked.name, "store": str(path), "runs": len(most), "known": len(known)} | whole
-    found |= {"engine": chosen.name, "device": chosen.device, "least": cost(least) if asked.searches else whole}
+    found |= {
+        "engine": chosen.name,
+        "device": chosen.device,
+        "least": cost(least) if asked.searches else whole,
+    }
     if json:
         emit(found, True)
         return
@@ -102,7 +115,9 @@ def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
     if asked.searches:
         typer.echo("A search asks for a part of its grid: between its first runs and all of them.")
     if whole["to_run"]:
-        typer.echo("The time is an estimate from a short measurement; runs that stop early save some of it.")
+        typer.echo(
+            "The time is an estimate from a short measurement; runs that stop early save some of it."
+        )
 
 
 def _span(*ends: int | str) -> str:
@@ -111,8 +126,8 @@ def _span(*ends: int | str) -> str:
 
 
 def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: bool) -> None:
-    from headcount.experiments.runner import run_sweep
-    from headcount.experiments.store import Store
+    from headcount.store.store import Store
+    from headcount.sweeps.runner import run_sweep
 
     standing: Standing | None = None
     plan = asked.plan()
@@ -128,7 +143,9 @@ def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: b
                 standing = run_sweep(plan, store, crew, asked.name, on_beat, stop)
         except KeyboardInterrupt:
             done = (
-                f": {standing.known + standing.done:,} of {standing.known + standing.runs:,} runs" if standing else ""
+                f": {standing.known + standing.done:,} of {standing.known + standing.runs:,} runs"
+                if standing
+                else ""
             )
             notice(f"interrupted{done} are stored in {path}; the same command goes on from there")
             sys.exit(130)
@@ -137,10 +154,10 @@ def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: b
 
 def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
     if cluster is None:
-        from headcount.experiments.runner import Here
+        from headcount.sweeps.runner import Here
 
         return nullcontext(Here(chosen_engine(engine)))
-    from headcount.experiments.cluster import hired
+    from headcount.sweeps.cluster import hired
 
     return hired(cluster, engine, notice)
 
@@ -148,7 +165,7 @@ def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
 @contextmanager
 def stoppable() -> Iterator[Stop]:
     """Let Ctrl-C and SIGTERM end the sweep after the steps under way, and at once when they come again."""
-    from headcount.experiments.runner import Stop
+    from headcount.sweeps.runner import Stop
 
     stop = Stop()
 
@@ -188,11 +205,20 @@ def _display() -> Iterator[Callable[[Standing], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[words]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         job = bar.add_task("", total=None, words="")
         yield lambda now: bar.update(
-            job, description=now.name, completed=now.settled, total=now.steps or 1, words=_words(now)
+            job,
+            description=now.name,
+            completed=now.settled,
+            total=now.steps or 1,
+            words=_words(now),
         )
 
 
@@ -201,10 +227,14 @@ def _words(now: Standing) -> str:
     return f"{now.done:,}/{now.runs:,} runs{known}, {now.taken / max(now.seconds, 1e-9):,.0f} run-steps/s"
 
 
-def _report(plan: SweepPlan, asked: SweepFile, store: Store, standing: Standing, json: bool) -> None:
-    from headcount.experiments.summary import plain_rows, summarise
+def _report(
+    plan: SweepPlan, asked: SweepFile, store: Store, standing: Standing, json: bool
+) -> None:
+    from headcount.sweeps.summary import plain_rows, summarise
 
-    found = summarise(asked.runs, store.frame(hash=[spec.hash for spec in asked.runs]), plan.searches)
+    found = summarise(
+        asked.runs, store.frame(hash=[spec.hash for spec in asked.runs]), plan.searches
+    )
     told = {
         "name": asked.name,
         "store": str(store.path),
@@ -236,18 +266,37 @@ def _report(plan: SweepPlan, asked: SweepFile, store: Store, standing: Standing,
     if rows := told["curves"]:
         typer.echo(aligned(_curve_cells(rows[:_MOST_ROWS])))
         if len(rows) > _MOST_ROWS:
-            typer.echo(f"… {len(rows) - _MOST_ROWS} more: headcount results list {store.path} --by heads,budget")
+            typer.echo(
+                f"… {len(rows) - _MOST_ROWS} more: headcount results list {store.path} --by heads,budget"
+            )
 
 
 _SHORT = {"degree": "r", "items": "m", "heads": "h", "budget": "D_K", "runs": "seeds"}
-_ANSWER = ("central", "optimistic", "conservative", "heads", "key_dim", "mean", "heads_low", "heads_high")
+_ANSWER = (
+    "central",
+    "optimistic",
+    "conservative",
+    "heads",
+    "key_dim",
+    "mean",
+    "heads_low",
+    "heads_high",
+)
 _SPENT = ("settled", "runs", "steps", "grid_runs", "fallback")  # by a search
 
 
 def _threshold_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     """Point, D_K* with its optimistic … conservative ends, h* with those it cannot be told from, d_k and mean F1."""
     point = [name for name in rows[0] if name not in (*_ANSWER, *_SPENT)]
-    head = [*(_SHORT.get(name, name) for name in point), "D_K*", "interval", "h*", "interval", "d_k", "mean F1"]
+    head = [
+        *(_SHORT.get(name, name) for name in point),
+        "D_K*",
+        "interval",
+        "h*",
+        "interval",
+        "d_k",
+        "mean F1",
+    ]
     return [head + ["runs"] * ("grid_runs" in rows[0])] + [
         [
             *(cell(row[name]) for name in point),
@@ -266,7 +315,9 @@ def _threshold_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
 def _curve_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     names = [name for name in rows[0] if name not in ("low", "high")]
     head = [*(_SHORT.get(name, name) for name in names), "95 % interval"]
-    return [head] + [[*(cell(row[name]) for name in names), _ends(row["low"], row["high"])] for row in rows]
+    return [head] + [
+        [*(cell(row[name]) for name in names), _ends(row["low"], row["high"])] for row in rows
+    ]
 
 
 def _ends(low: float | None, high: float | None) -> str:

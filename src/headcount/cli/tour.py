@@ -11,7 +11,9 @@ from headcount.cli.common import Json, Seed, emit
 
 
 def tour(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to fill.")] = Path("results/tour"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to fill.")] = Path(
+        "results/tour"
+    ),
     items: Annotated[int, typer.Option(help="m, the number of items.")] = 128,
     seed: Seed = 0,
     json: Json = False,

@@ -33,20 +33,31 @@ def train(
     heads: Annotated[int, typer.Option(help="h.")],
     key_dim: Annotated[int, typer.Option(help="d_k, the width of a head.")],
     seeds: Annotated[int, typer.Option(help="How many runs.")] = 10,
-    first_seed: Annotated[int, typer.Option(help="The seed of the first run; the others follow.")] = 0,
+    first_seed: Annotated[
+        int, typer.Option(help="The seed of the first run; the others follow.")
+    ] = 0,
     variant: Annotated[
-        VariantName, typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2).")
+        VariantName,
+        typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
     ] = VariantName.max,
     degree: Annotated[int, typer.Option(help="r of a regular graph; 1 is a permutation.")] = 1,
     length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
-    rate: Annotated[float, typer.Option(help="ρ, how often a target is brought into the context.")] = 0.5,
+    rate: Annotated[
+        float, typer.Option(help="ρ, how often a target is brought into the context.")
+    ] = 0.5,
     steps: Annotated[
-        int | None, typer.Option(help="The most steps of a run; by default 20,000, for softmax 80,000.")
+        int | None,
+        typer.Option(help="The most steps of a run; by default 20,000, for softmax 80,000."),
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 1e-3,
-    engine: Annotated[EngineOption, typer.Option(help="auto takes the fastest there is.")] = EngineOption.auto,
+    engine: Annotated[
+        EngineOption, typer.Option(help="auto takes the fastest there is.")
+    ] = EngineOption.auto,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A folder for the weights: seed-N.safetensors of each run.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A folder for the weights: seed-N.safetensors of each run."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -81,7 +92,10 @@ def train(
         "steps": steps or 0,
         "learning_rate": learning_rate,
     }
-    specs = [RunSpec.from_mapping({**common, "seed": seed}) for seed in range(first_seed, first_seed + seeds)]
+    specs = [
+        RunSpec.from_mapping({**common, "seed": seed})
+        for seed in range(first_seed, first_seed + seeds)
+    ]
     _train(specs, engine.value, out, json)
 
 
@@ -91,13 +105,19 @@ def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) 
     if out is not None:
         _make_folder(out)
     chosen, began = chosen_engine(engine), time.perf_counter()
-    results = run(specs, chosen, weights=out is not None, on_result=lambda result: _save(result, out))
+    results = run(
+        specs, chosen, weights=out is not None, on_result=lambda result: _save(result, out)
+    )
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
     names = ("items", "d_model", "heads", "key_dim", "budget", "degree", "variant", "metric")
-    described = {name: getattr(specs[0], name) for name in names} | {"folder": None if out is None else str(out)}
+    described = {name: getattr(specs[0], name) for name in names} | {
+        "folder": None if out is None else str(out)
+    }
     if summary["diverged"]:
-        counts = "they count as F1 = 0" if specs[0].metric == "f1" else "they are left out of the mean"
+        counts = (
+            "they count as F1 = 0" if specs[0].metric == "f1" else "they are left out of the mean"
+        )
         notice(f"{summary['diverged']} of {len(results)} runs diverged; {counts}")
     if json:
         emit(described | summary, True)
@@ -110,7 +130,9 @@ def _make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{out}: cannot be a folder ({error.strerror}); choose another path") from None
+        raise InputError(
+            f"{out}: cannot be a folder ({error.strerror}); choose another path"
+        ) from None
 
 
 def _save(result: RunResult, out: Path | None) -> None:
@@ -119,7 +141,12 @@ def _save(result: RunResult, out: Path | None) -> None:
     if out is None or result.weights is None:  # none are kept of a run that diverged
         return
     spec = result.spec
-    notes = {"method": "train", "seed": str(spec.seed), "items": str(spec.items), "variant": spec.variant}
+    notes = {
+        "method": "train",
+        "seed": str(spec.seed),
+        "items": str(spec.items),
+        "variant": spec.variant,
+    }
     notes |= {"context_length": str(spec.length), "steps": str(result.steps)}
     replace(result.weights, notes=notes).save(out / f"seed-{spec.seed}.safetensors")
 
@@ -135,7 +162,12 @@ def _summary(results: Sequence[RunResult], seconds: float) -> dict[str, Any]:
         "seconds": seconds,
         "run_steps_per_second": sum(result.steps for result in results) / seconds,
         "runs": [
-            {"seed": result.spec.seed, "value": result.value, "steps": result.steps, "diverged": result.diverged}
+            {
+                "seed": result.spec.seed,
+                "value": result.value,
+                "steps": result.steps,
+                "diverged": result.diverged,
+            }
             for result in results
         ],
     }
@@ -172,7 +204,9 @@ def _print(result: dict[str, Any]) -> None:
     if result["mean"] is not None:
         shown[f"mean {metric}"] = f"{result['mean']:.6f}"
         if result["low"] is not None:
-            shown[f"mean {metric}"] += f"  (95 % interval {result['low']:.6f} … {result['high']:.6f})"
+            shown[f"mean {metric}"] += (
+                f"  (95 % interval {result['low']:.6f} … {result['high']:.6f})"
+            )
         shown["steps"] = f"{result['mean_steps']:,.0f} on average"
     shown["engine"] = f"{result['engine']} on {result['device']}, {result['seconds']:.1f} s, {rate}"
     if result["folder"]:

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
     from headcount.attention.key_query import KeyQuery
     from headcount.attention.recovery import Recovery
+    from headcount.attention.softmax_certificate import SoftmaxCertificate
     from headcount.problem.contexts import ContextSampler
     from headcount.problem.graph import Graph
-    from headcount.theory.softmax import SoftmaxCertificate
 
 Weights = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
-GraphFile = Annotated[Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")]
+GraphFile = Annotated[
+    Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")
+]
 TableFile = Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).")]
-TableKey = Annotated[str | None, typer.Option("--key", help="Name of the table inside a .safetensors file.")]
+TableKey = Annotated[
+    str | None, typer.Option("--key", help="Name of the table inside a .safetensors file.")
+]
 
 
 def read_problem(graph: Path, table: Path, key: str | None) -> tuple[Graph, Tensor]:
@@ -35,7 +39,9 @@ def read_problem(graph: Path, table: Path, key: str | None) -> tuple[Graph, Tens
     return read_graph(graph, items=len(rows)), rows
 
 
-def read_all(weights: Path, graph: Path, table: Path, key: str | None) -> tuple[KeyQuery, Graph, Tensor]:
+def read_all(
+    weights: Path, graph: Path, table: Path, key: str | None
+) -> tuple[KeyQuery, Graph, Tensor]:
     """Weights, graph and table, with their widths compared."""
     from headcount.attention.storage import load
 
@@ -56,9 +62,12 @@ def verify(
         Path | None, typer.Option(help="Check only these contexts: .npy, a row of item ids each.")
     ] = None,
     context_length: Annotated[
-        int | None, typer.Option(help="Softmax: decide every context of this many items, not only drawn ones.")
+        int | None,
+        typer.Option(help="Softmax: decide every context of this many items, not only drawn ones."),
     ] = None,
-    search: Annotated[int, typer.Option(help="With --context-length: cases to look into before giving up.")] = 20_000,
+    search: Annotated[
+        int, typer.Option(help="With --context-length: cases to look into before giving up.")
+    ] = 20_000,
     samples: Annotated[int, typer.Option(help="Softmax: how many contexts to draw.")] = 2000,
     seed: Seed = 0,
     key: TableKey = None,
@@ -86,10 +95,17 @@ def verify(
         raise InputError("--contexts and --context-length exclude each other; give one of them")
     loaded, read, rows = read_all(weights, graph, table, key)
     certificate = _certificate(loaded, read, rows, context_length, search)
-    chosen = _read_contexts(contexts) if contexts is not None else _contexts(loaded, read, context_length, certificate)
+    chosen = (
+        _read_contexts(contexts)
+        if contexts is not None
+        else _contexts(loaded, read, context_length, certificate)
+    )
     found = run(loaded, read, rows, contexts=chosen, samples=samples, seed=seed)
     if json:
-        verdict = {"verdict": certificate and certificate.verdict, "certificate": certificate and certificate.as_dict()}
+        verdict = {
+            "verdict": certificate and certificate.verdict,
+            "certificate": certificate and certificate.as_dict(),
+        }
         emit(found.as_dict() | verdict, True)
     else:
         _print(found, certificate)
@@ -100,12 +116,14 @@ def _certificate(
     weights: KeyQuery, graph: Graph, table: Tensor, length: int | None, search: int
 ) -> SoftmaxCertificate | None:
     """The answer for every context of a length, where it is asked for and the length matters."""
-    from headcount.theory.softmax import softmax_certificate
+    from headcount.attention.softmax_certificate import softmax_certificate
 
     if length is None:
         return None
     if weights.aggregation != "softmax":
-        notice(f"--context-length is not needed: under {weights.aggregation} all pairs decide every context")
+        notice(
+            f"--context-length is not needed: under {weights.aggregation} all pairs decide every context"
+        )
         return None
     return softmax_certificate(weights, graph, table, length, search=search)
 
@@ -130,7 +148,11 @@ def _contexts(
 def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
     shown = found.as_dict()
     if not found.contexts:
-        shown = {name: value for name, value in shown.items() if "contexts" not in name and "failure" not in name}
+        shown = {
+            name: value
+            for name, value in shown.items()
+            if "contexts" not in name and "failure" not in name
+        }
     if certificate:
         title = {
             "certified": "certified: every pair is decided rightly in every context of this length",
@@ -143,7 +165,9 @@ def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
 
 def _readable_pairs(shown: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: f"{value['score']:.6g} at ({value['source']}, {value['target']})" if isinstance(value, dict) else value
+        name: f"{value['score']:.6g} at ({value['source']}, {value['target']})"
+        if isinstance(value, dict)
+        else value
         for name, value in shown.items()
     }
 
@@ -156,5 +180,7 @@ def _read_contexts(path: Path) -> Tensor:
 
     array = read_npy(path)
     if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise InputError(f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}")
+        raise InputError(
+            f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}"
+        )
     return torch.from_numpy(array.astype(np.int64))

@@ -15,7 +15,7 @@ from headcount.cli.common import Json, emit
 from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, opened, run_cells
 
 if TYPE_CHECKING:
-    from headcount.experiments.sweep_log import Sweep
+    from headcount.store.sweeps import Sweep
 
 _ENDED = ("finished", "interrupted", "died")
 _MOST = 5  # ended sweeps, and runs, that are shown
@@ -35,17 +35,27 @@ def watch(
       headcount watch results.sqlite
       headcount watch results.sqlite --once
     """
-    from headcount.experiments.run_table import latest
-    from headcount.experiments.sweep_log import sweeps
+    from headcount.store.runs import latest
+    from headcount.store.sweeps import sweeps
 
     with opened(store) as database, _screen() as show:
         while True:
             now, known = time.time(), sweeps(database)
             going = [sweep for sweep in known if sweep.standing(now) not in _ENDED]
             if json:
-                emit({"sweeps": [_plain(sweep, now) for sweep in known], "latest": latest(database, _MOST)}, True)
+                emit(
+                    {
+                        "sweeps": [_plain(sweep, now) for sweep in known],
+                        "latest": latest(database, _MOST),
+                    },
+                    True,
+                )
                 return
-            show([sweep for sweep in known if sweep in going or sweep in known[-_MOST:]], latest(database, _MOST), now)
+            show(
+                [sweep for sweep in known if sweep in going or sweep in known[-_MOST:]],
+                latest(database, _MOST),
+                now,
+            )
             if once or not going:
                 return
             time.sleep(interval)
@@ -76,7 +86,11 @@ def _screen() -> Iterator[_Show]:
 
 
 def _text(sweeps: list[Sweep], runs: list[dict[str, Any]], now: float) -> str:
-    parts = [aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)])] if sweeps else []
+    parts = (
+        [aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)])]
+        if sweeps
+        else []
+    )
     if runs:
         parts.append("latest runs\n" + aligned([RUN_COLUMNS, *map(run_cells, runs)]))
     return "\n\n".join(parts) or "nothing has been run yet"

@@ -20,7 +20,10 @@ from headcount.compiler.splits import head_counts, widths_of
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
-_TOGETHER = {"cpu": 2**18, "cuda": 2**25}  # scores of all trials and heads in a descent; twice that every round
+_TOGETHER = {
+    "cpu": 2**18,
+    "cuda": 2**25,
+}  # scores of all trials and heads in a descent; twice that every round
 _TRIALS = 8
 _HASTY = 160  # steps of the first round, enough where the budget is ample
 _STEPS = 400  # of the next; 1.5 times as many every round
@@ -66,7 +69,9 @@ class Workshop:
     stopped: bool = False  # by Ctrl-C
 
     def __post_init__(self) -> None:
-        self.levels = levels_of(self.graph, self.table)  # the one that succeeds becomes the only one
+        self.levels = levels_of(
+            self.graph, self.table
+        )  # the one that succeeds becomes the only one
         whitened = Prepared.of(self.graph, self.table, 1.0, self.device)
         self.problems = {level: whitened.at(level) for level in self.levels}
         self._tried: set[tuple[float, tuple[int, ...], int]] = set()
@@ -113,7 +118,9 @@ class Workshop:
             nonlocal found
             found = best
             if step % _LINE == 0:
-                self.report(f"{in_words(widths)}: step {step}, {best.wrong} violations, gap {best.gap:.3g}")
+                self.report(
+                    f"{in_words(widths)}: step {step}, {best.wrong} violations, gap {best.gap:.3g}"
+                )
             return self.in_time()
 
         trials = (_TOGETHER[self.device.type] << min(number, 3)) // (len(widths) * problem.items**2)
@@ -122,14 +129,20 @@ class Workshop:
         with _threads_for(trials * len(widths) * problem.items**2):
             try:
                 with _denormals_flushed():
-                    found = descend(problem, widths, trials, self.seed + 1000 * number, schedule, keep_on)
+                    found = descend(
+                        problem, widths, trials, self.seed + 1000 * number, schedule, keep_on
+                    )
             except KeyboardInterrupt:
                 self.stopped = True
                 if found is None:
                     raise
             settled = self._settled(problem, widths, found.weights) if found.gap > 0 else None
         wide_enough = settled is not None and settled[1].relative_margin >= self.margin
-        if settled and wide_enough and (self.best is None or settled[0].budget < self.best[0].budget):
+        if (
+            settled
+            and wide_enough
+            and (self.best is None or settled[0].budget < self.best[0].budget)
+        ):
             self.best = settled
         self._record(widths, found, settled, time.monotonic() - begun)
         return wide_enough
@@ -148,12 +161,18 @@ class Workshop:
             return settle(problem, weights, widths, self.graph, self.table)
 
     def _record(
-        self, widths: tuple[int, ...], found: Descended, settled: tuple[KeyQuery, Certificate] | None, seconds: float
+        self,
+        widths: tuple[int, ...],
+        found: Descended,
+        settled: tuple[KeyQuery, Certificate] | None,
+        seconds: float,
     ) -> None:
         margin = settled[1].relative_margin if settled else None
         exact = margin is not None and margin >= self.margin
         wrong = 0 if settled else max(found.wrong, 1)
-        self.frontier.append(Attempt(sum(widths), widths, exact, wrong, margin, found.steps, seconds, found.gap))
+        self.frontier.append(
+            Attempt(sum(widths), widths, exact, wrong, margin, found.steps, seconds, found.gap)
+        )
         said = f"exact, relative margin {margin:.3g}" if settled else f"{found.wrong} violations"
         self.report(f"{in_words(widths)}: {said}, {seconds:.1f} s")
 

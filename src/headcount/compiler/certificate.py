@@ -12,10 +12,10 @@ from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery
+from headcount.attention.softmax_certificate import SoftmaxCertificate
 from headcount.attention.verification import tile_count, verify
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.softmax import SoftmaxCertificate
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,14 @@ class Certificate:
     context_length: int | None = None
 
     @classmethod
-    def of(cls, found: Recovery, weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> Certificate:
+    def of(
+        cls, found: Recovery, weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+    ) -> Certificate:
         """From a verification of all pairs that found no error."""
         if not found.exact or found.scope != "all pairs":
-            raise ValueError("only weights that verification found exact over all pairs can be certified")
+            raise ValueError(
+                "only weights that verification found exact over all pairs can be certified"
+            )
         return cls(
             margin=found.margin,
             relative_margin=found.margin / abs(weights.threshold),
@@ -65,7 +69,11 @@ class Certificate:
 
     @classmethod
     def of_softmax(
-        cls, found: SoftmaxCertificate, weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+        cls,
+        found: SoftmaxCertificate,
+        weights: KeyQuery,
+        graph: Graph,
+        table: Float[Tensor, "items d_model"],
     ) -> Certificate:
         """From a softmax certificate; its bounds hold with rounding included."""
         if found.verdict != "certified":
@@ -91,7 +99,9 @@ class Certificate:
         return asdict(self)
 
 
-def certify(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> Certificate | None:
+def certify(
+    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+) -> Certificate | None:
     """The certificate, or None if `verify` finds a wrong pair."""
     found = verify(weights, graph, table)
     return Certificate.of(found, weights, graph, table) if found.exact else None

@@ -73,9 +73,23 @@ def compile(
         table = table.float()  # exact
     require_possible(graph, table)
     if variant == "softmax" or context_length is not None:
-        return _softmax(graph, table, budget, heads, margin, time_limit, seed, progress, bits, variant, context_length)
+        return _softmax(
+            graph,
+            table,
+            budget,
+            heads,
+            margin,
+            time_limit,
+            seed,
+            progress,
+            bits,
+            variant,
+            context_length,
+        )
     if bits is not None:
-        return _rounded(graph, table, budget, heads, margin, time_limit, seed, chosen, progress, bits)
+        return _rounded(
+            graph, table, budget, heads, margin, time_limit, seed, chosen, progress, bits
+        )
     if graph.edges in (0, graph.items**2):
         return _constant(graph, table)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -100,7 +114,9 @@ def _work(workshop: Workshop, budget: int | None) -> None:
 def _best_of(workshop: Workshop) -> Compiled:
     if workshop.best is not None:
         return Compiled(*workshop.best, workshop.frontier)
-    when = " before the interruption" if workshop.stopped else "" if workshop.in_time() else " in time"
+    when = (
+        " before the interruption" if workshop.stopped else "" if workshop.in_time() else " in time"
+    )
     raise NoSolution(_how_far(workshop, when))
 
 
@@ -117,7 +133,9 @@ def _rounded(
     bits: int,
 ) -> Compiled:
     def compile_at(budget: int | None, seconds: float) -> Compiled:
-        workshop = Workshop(graph, table, device, heads, 0.0, time.monotonic() + seconds, seed, report)
+        workshop = Workshop(
+            graph, table, device, heads, 0.0, time.monotonic() + seconds, seed, report
+        )
         _work(workshop, budget)
         search.stopped = workshop.stopped
         return _best_of(workshop)
@@ -146,7 +164,9 @@ def _softmax(
     context_length: int | None,
 ) -> Compiled:
     if variant != "softmax":
-        raise InputError("a context length belongs to the softmax variant; max weights serve every length")
+        raise InputError(
+            "a context length belongs to the softmax variant; max weights serve every length"
+        )
     if bits is not None:
         raise InputError("softmax weights are not rounded; leave out --bits or --variant softmax")
     length = check_length(context_length, graph.items)
@@ -156,11 +176,15 @@ def _softmax(
     return Compiled(*compile_softmax(search, budget), search.frontier)
 
 
-def _check(budget: int | None, heads: int | None, margin: float | None, time_limit: float | None) -> None:
+def _check(
+    budget: int | None, heads: int | None, margin: float | None, time_limit: float | None
+) -> None:
     if heads is not None and heads < 1:
         raise InputError(f"{heads} heads hold nothing; choose at least 1")
     if budget is not None and budget < (heads or 1):
-        raise InputError(f"a budget of {budget} leaves some of {heads or 1} heads without width; raise it")
+        raise InputError(
+            f"a budget of {budget} leaves some of {heads or 1} heads without width; raise it"
+        )
     if margin is not None and not 0 <= margin < 1:
         raise InputError(f"margin {margin} is no share of the threshold; choose 0 or more, below 1")
     if time_limit is not None and not time_limit > 0:
@@ -190,8 +214,12 @@ def _constant(graph: Graph, table: Tensor) -> Compiled:
 def _search(workshop: Workshop) -> None:
     """Grow from a first budget until one is reached, then shrink, hastily at first and with patience at the end."""
     floor = workshop.heads or 1
-    budget = first = max(floor, first_budget(workshop.graph.items, workshop.graph.edges, workshop.rank))
-    while workshop.in_time() and not workshop.reach(budget, iter([0]), both=budget > first and not workshop.sparse):
+    budget = first = max(
+        floor, first_budget(workshop.graph.items, workshop.graph.edges, workshop.rank)
+    )
+    while workshop.in_time() and not workshop.reach(
+        budget, iter([0]), both=budget > first and not workshop.sparse
+    ):
         if budget >= _BEYOND * first:
             workshop.reach(budget, iter([1]))
             break
@@ -215,7 +243,11 @@ def _how_far(workshop: Workshop, when: str) -> str:
     """One sentence about the closest attempt."""
     if not workshop.frontier:
         return f"no attempt was finished{when}; allow more time"
-    reached = {attempt.relative_margin: attempt for attempt in workshop.frontier if attempt.relative_margin is not None}
+    reached = {
+        attempt.relative_margin: attempt
+        for attempt in workshop.frontier
+        if attempt.relative_margin is not None
+    }
     if reached:
         widest = max(reached)
         return (

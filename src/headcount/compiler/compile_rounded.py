@@ -20,8 +20,8 @@ from headcount.compiler.rounding import check_bits, from_parts, heads_of, rounde
 from headcount.errors import NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.bounds import bit_budget_bound
 from headcount.theory.counting import log2_graphs
+from headcount.theory.lower_bounds import bit_budget_bound
 
 if TYPE_CHECKING:
     from headcount.compiler.compile import Compiled
@@ -97,12 +97,16 @@ class RoundedSearch:
         checked = verify(found, self.graph, self.table)
         certificate = None
         if checked.exact:
-            certificate = replace(Certificate.of(checked, found, self.graph, self.table), bits=self.bits)
+            certificate = replace(
+                Certificate.of(checked, found, self.graph, self.table), bits=self.bits
+            )
         wrong = checked.false_positives + checked.false_negatives
         relative = certificate.relative_margin if certificate else None
         exact = relative is not None and relative >= self.margin
         seconds = time.monotonic() - begun
-        self.frontier.append(Attempt(found.budget, found.widths, exact, wrong, relative, 0, seconds))
+        self.frontier.append(
+            Attempt(found.budget, found.widths, exact, wrong, relative, 0, seconds)
+        )
         said = f"exact, relative margin {relative:.3g}" if certificate else f"{wrong} pairs wrong"
         self.report(f"D_K = {found.budget} in {self.bits} bits: {said}")
         if exact and certificate and not self.reached(found.budget):
@@ -175,4 +179,6 @@ def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
 
 
 def _log2_choices(pairs: int, edges: int) -> float:
-    return (math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)) / math.log(2)
+    return (
+        math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
+    ) / math.log(2)

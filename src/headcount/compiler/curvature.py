@@ -17,7 +17,10 @@ from headcount.shapes import Float, Int
 
 _DIRECT = {"cpu": 400, "cuda": 2000}  # parameters of a head up to which its block is factorised
 _OUTER = {"cpu": 2**22, "cuda": 2**27}  # entries of x xᵀ held at a time
-_SAMPLE = {"cpu": 2**18, "cuda": 2**20}  # active non-edges of a head that stand for all in the iterative model
+_SAMPLE = {
+    "cpu": 2**18,
+    "cuda": 2**20,
+}  # active non-edges of a head that stand for all in the iterative model
 _ROUNDS = 40  # of conjugate gradients
 _CLOSE = 0.05  # relative residual at which they stop
 
@@ -34,7 +37,11 @@ class Tile:
 
 def model_of(points: Tensor, queries: Tensor, keys: Tensor) -> Direct | Iterative:
     """The model that fits the size of a head."""
-    kind = Direct if 2 * points.shape[1] * queries.shape[2] <= _DIRECT[points.device.type] else Iterative
+    kind = (
+        Direct
+        if 2 * points.shape[1] * queries.shape[2] <= _DIRECT[points.device.type]
+        else Iterative
+    )
     return kind(points, queries, keys)
 
 
@@ -50,7 +57,9 @@ class _Slopes:
         self._key_slope += tile.slope.mT @ self.queries[:, tile.rows]
 
     def slope(self) -> Float[Tensor, "c parameters"]:
-        return torch.cat([(self.points.T @ part).flatten(1) for part in (self._query_slope, self._key_slope)], 1)
+        return torch.cat(
+            [(self.points.T @ part).flatten(1) for part in (self._query_slope, self._key_slope)], 1
+        )
 
 
 class Direct(_Slopes):
@@ -88,10 +97,17 @@ class Direct(_Slopes):
         size = rank * width
         matrix = self.points.new_empty(count, 2 * size, 2 * size)
         # W_Q's entries are numbered (a, b), W_K's (c, e); `_cross` came as [a, e, c, b].
-        cross = self._cross.view(count, rank, width, rank, width).permute(0, 1, 4, 3, 2).reshape(count, size, size)
+        cross = (
+            self._cross.view(count, rank, width, rank, width)
+            .permute(0, 1, 4, 3, 2)
+            .reshape(count, size, size)
+        )
         matrix[:, :size, size:] = cross
         matrix[:, size:, :size] = cross.mT
-        for place, sums in ((slice(0, size), self._query_sums), (slice(size, None), self._key_sums)):
+        for place, sums in (
+            (slice(0, size), self._query_sums),
+            (slice(size, None), self._key_sums),
+        ):
             total = self.points.new_zeros(count, rank * rank, width * width)
             for rows, outer in self._outer_products():  # Σ_i x_i x_iᵀ ⊗ (Σ_j P_ij k_j k_jᵀ)
                 total += outer.T @ sums[:, rows]
@@ -141,26 +157,45 @@ class Iterative(_Slopes):
 class _Pairs:
     """The active pairs of one head, row by row: JᵀPJ in terms of changes of its queries and keys."""
 
-    def __init__(self, query: Tensor, key: Tensor, rows: Tensor, columns: Tensor, weight: Tensor) -> None:
-        self.query, self.key, self.rows, self.columns, self.weight = query, key, rows, columns, weight
+    def __init__(
+        self, query: Tensor, key: Tensor, rows: Tensor, columns: Tensor, weight: Tensor
+    ) -> None:
+        self.query, self.key, self.rows, self.columns, self.weight = (
+            query,
+            key,
+            rows,
+            columns,
+            weight,
+        )
         self.near, self.far = query.index_select(0, rows), key.index_select(0, columns)
         self.by_column = columns.argsort(stable=True)
         self.rows_by_column = rows[self.by_column]
-        self.row_starts, self.column_starts = _starts(rows, len(query)), _starts(columns, len(query))
+        self.row_starts, self.column_starts = (
+            _starts(rows, len(query)),
+            _starts(columns, len(query)),
+        )
 
-    def apply(self, query: Float[Tensor, "items width"], key: Float[Tensor, "items width"]) -> tuple[Tensor, Tensor]:
+    def apply(
+        self, query: Float[Tensor, "items width"], key: Float[Tensor, "items width"]
+    ) -> tuple[Tensor, Tensor]:
         """What changes of all q_i and k_j make of the pairs, and that again as slopes of q_i and k_j."""
         change = (query.index_select(0, self.rows) * self.far).sum(1)
-        change = change.add_((self.near * key.index_select(0, self.columns)).sum(1)).mul_(self.weight)
+        change = change.add_((self.near * key.index_select(0, self.columns)).sum(1)).mul_(
+            self.weight
+        )
         return (
             _weighted_sums(self.key, self.columns, self.row_starts, change),
-            _weighted_sums(self.query, self.rows_by_column, self.column_starts, change[self.by_column]),
+            _weighted_sums(
+                self.query, self.rows_by_column, self.column_starts, change[self.by_column]
+            ),
         )
 
     def squares(self, norms: Float[Tensor, " items"]) -> Float[Tensor, "two width width"]:
         """Σ P‖x_i‖² k_j k_jᵀ and Σ P‖x_j‖² q_i q_iᵀ: JᵀPJ's diagonal blocks, summed over the table's directions."""
         sides = (self.far, norms[self.rows]), (self.near, norms[self.columns])
-        return torch.stack([(part * (norm * self.weight)[:, None]).T @ part for part, norm in sides])
+        return torch.stack(
+            [(part * (norm * self.weight)[:, None]).T @ part for part, norm in sides]
+        )
 
 
 def solve_together(
@@ -173,14 +208,21 @@ def solve_together(
     norms = points.square().sum(1)
     squares = torch.stack([head.squares(norms) for head in heads]) / rank
     shift = (damping + 1e-6) * squares.diagonal(dim1=2, dim2=3).mean((1, 2)) + 1e-9
-    inverse = torch.linalg.inv(squares + shift[:, None, None, None] * torch.eye(width, device=points.device))
+    inverse = torch.linalg.inv(
+        squares + shift[:, None, None, None] * torch.eye(width, device=points.device)
+    )
 
     def apply(vector: Tensor) -> Tensor:
         moved = points @ vector.view(count, 2, rank, width).permute(2, 0, 1, 3).flatten(1)
         moved = moved.view(-1, count, 2, width).permute(1, 2, 0, 3)
-        sums = torch.stack([torch.stack(head.apply(*change)) for head, change in zip(heads, moved, strict=True)])
+        sums = torch.stack(
+            [torch.stack(head.apply(*change)) for head, change in zip(heads, moved, strict=True)]
+        )
         slopes = points.T @ sums.permute(2, 0, 1, 3).flatten(1)
-        return slopes.view(rank, count, 2, width).permute(1, 2, 0, 3).reshape(count, -1) + shift[:, None] * vector
+        return (
+            slopes.view(rank, count, 2, width).permute(1, 2, 0, 3).reshape(count, -1)
+            + shift[:, None] * vector
+        )
 
     def precondition(vector: Tensor) -> Tensor:
         return (vector.view(count, 2, rank, width) @ inverse).flatten(1)
@@ -202,11 +244,20 @@ def solve_together(
 
 def _starts(places: Int[Tensor, " pairs"], items: int) -> Int[Tensor, " items"]:
     """Where each item's pairs begin among sorted pairs."""
-    return torch.bincount(places, minlength=items).cumsum(0).roll(1).index_fill_(0, places.new_zeros(1), 0)
+    return (
+        torch.bincount(places, minlength=items)
+        .cumsum(0)
+        .roll(1)
+        .index_fill_(0, places.new_zeros(1), 0)
+    )
 
 
-def _weighted_sums(table: Tensor, which: Tensor, starts: Tensor, weight: Tensor) -> Float[Tensor, "items width"]:
-    return torch.nn.functional.embedding_bag(which, table, starts, mode="sum", per_sample_weights=weight)
+def _weighted_sums(
+    table: Tensor, which: Tensor, starts: Tensor, weight: Tensor
+) -> Float[Tensor, "items width"]:
+    return torch.nn.functional.embedding_bag(
+        which, table, starts, mode="sum", per_sample_weights=weight
+    )
 
 
 def _squares(parts: Float[Tensor, "*c rows width"]) -> Float[Tensor, "*c rows _"]:
@@ -214,6 +265,8 @@ def _squares(parts: Float[Tensor, "*c rows width"]) -> Float[Tensor, "*c rows _"
     return (parts.unsqueeze(-1) * parts.unsqueeze(-2)).flatten(-2)
 
 
-def _rows_times(points: Float[Tensor, "rows rank"], parts: Float[Tensor, "c rows width"]) -> Float[Tensor, "c rows _"]:
+def _rows_times(
+    points: Float[Tensor, "rows rank"], parts: Float[Tensor, "c rows width"]
+) -> Float[Tensor, "c rows _"]:
     """x_i ⊗ k_i for each row."""
     return (points.unsqueeze(2) * parts.unsqueeze(2)).flatten(2)

@@ -33,7 +33,9 @@ class Schedule:
     factor: float = 1.1
     edge_weight: float = 1.0  # of an edge at first; a non-edge weighs 1
     culls: tuple[float, ...] = (0.3, 0.5)
-    patience: float = 0.15  # share of the steps without fewer wrong pairs, once μ is narrow, that ends a descent
+    patience: float = (
+        0.15  # share of the steps without fewer wrong pairs, once μ is narrow, that ends a descent
+    )
 
     def margin(self, step: int) -> float:
         share = min(1.0, step / (self.shrinking * self.steps))
@@ -84,7 +86,9 @@ def descend(
         if step == int(schedule.pressing * schedule.steps):
             pressure.factor = schedule.factor
             if len(damping) * problem.items**2 <= _PRESSED:
-                pressure.others = torch.ones(len(damping), problem.items, problem.items, device=device)
+                pressure.others = torch.ones(
+                    len(damping), problem.items, problem.items, device=device
+                )
         margin = schedule.margin(step)
         setting = margin, schedule.softness * margin**2, pressure
         here = objective.read(weights, *setting, damping)

@@ -23,7 +23,11 @@ _STUCK = 1e4  # damping beyond which no step helps
 
 
 def polish(
-    problem: Prepared, weights: Weights, keep_on: Callable[[], bool], enough: float = 0.5, steps: int = 60
+    problem: Prepared,
+    weights: Weights,
+    keep_on: Callable[[], bool],
+    enough: float = 0.5,
+    steps: int = 60,
 ) -> Weights:
     """Widen the relative margin, (low − high)/(low + high), by descent on margins just beyond the one reached."""
     objective = Objective(problem)
@@ -47,14 +51,19 @@ def polish(
     return best
 
 
-def unfold(problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype) -> KeyQuery:
+def unfold(
+    problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
+) -> KeyQuery:
     """The weights for the table as given, each head balanced so that W_Q and W_K have one norm."""
     heads = []
     for head, width in enumerate(widths):
         query, key = (
-            problem.fold @ part[0, head, :, :width].cpu().double() for part in (weights.queries, weights.keys)
+            problem.fold @ part[0, head, :, :width].cpu().double()
+            for part in (weights.queries, weights.keys)
         )
-        ratio = (_norm(key) / _norm(query)).sqrt() if query.any() and key.any() else torch.tensor(1.0)
+        ratio = (
+            (_norm(key) / _norm(query)).sqrt() if query.any() and key.any() else torch.tensor(1.0)
+        )
         heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
     return KeyQuery.from_heads(heads, threshold=problem.level)
 
@@ -66,7 +75,11 @@ def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
 
 
 def settle(
-    problem: Prepared, weights: Weights, widths: tuple[int, ...], graph: Graph, table: Float[Tensor, "items d_model"]
+    problem: Prepared,
+    weights: Weights,
+    widths: tuple[int, ...],
+    graph: Graph,
+    table: Float[Tensor, "items d_model"],
 ) -> tuple[KeyQuery, Certificate] | None:
     """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
     for dtype in (torch.float32, torch.float64):

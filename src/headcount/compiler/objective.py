@@ -39,7 +39,9 @@ class Weights:
     def where(self, chosen: Bool[Tensor, " trials"], other: Weights) -> Weights:
         """These where chosen, the others elsewhere."""
         mask = chosen[:, None, None, None]
-        return Weights(torch.where(mask, self.queries, other.queries), torch.where(mask, self.keys, other.keys))
+        return Weights(
+            torch.where(mask, self.queries, other.queries), torch.where(mask, self.keys, other.keys)
+        )
 
     def scaled(self, factor: float) -> Weights:
         """Scores times `factor`."""
@@ -78,7 +80,9 @@ class Pressure:
     factor: float = 1.0  # above 1: by how much `press` raises the weight of a pair
 
     def __getitem__(self, chosen: Int[Tensor, " some"]) -> Pressure:
-        return Pressure(self.edges[chosen], None if self.others is None else self.others[chosen], self.factor)
+        return Pressure(
+            self.edges[chosen], None if self.others is None else self.others[chosen], self.factor
+        )
 
     @property
     def presses_others(self) -> bool:
@@ -87,7 +91,9 @@ class Pressure:
     def press(self, found: Reading) -> None:
         """Raise the weight of every pair that a reading found wrong, once however many heads have it wrong."""
         if self.factor > 1:
-            self.edges = torch.where(found.missed, (self.edges * self.factor).clamp_max_(_HEAVIEST), self.edges)
+            self.edges = torch.where(
+                found.missed, (self.edges * self.factor).clamp_max_(_HEAVIEST), self.edges
+            )
         if self.presses_others and self.others is not None:
             flat = self.others.view(-1)
             flat[found.above] = (flat[found.above] * self.factor).clamp_max_(_HEAVIEST)
@@ -117,7 +123,9 @@ class Objective:
     ) -> Reading:
         """One pass; with `damping` also each trial's Levenberg–Marquardt step."""
         trials, heads, rank, width = weights.queries.shape
-        queries, keys = ((self.problem.points @ part).flatten(0, 1) for part in (weights.queries, weights.keys))
+        queries, keys = (
+            (self.problem.points @ part).flatten(0, 1) for part in (weights.queries, weights.keys)
+        )
         scores = self._edge_scores(queries, keys).view(trials, heads, -1)
         best = scores.amax(1)
         missed = best <= self.problem.level
@@ -125,11 +133,26 @@ class Objective:
         cost, share = _shared(short.square(), temperature)
         pull = share.mul_(short > 0).mul_(pressure.edges.unsqueeze(1))
         above = [missed.new_empty(0, dtype=torch.long)]
-        sums = _Sums((pressure.edges * cost).sum(1), missed.sum(1), torch.full_like(best[:, 0], -torch.inf), above)
-        step = None if damping is None else torch.empty(trials * heads, 2 * rank * width, device=queries.device)
+        sums = _Sums(
+            (pressure.edges * cost).sum(1),
+            missed.sum(1),
+            torch.full_like(best[:, 0], -torch.inf),
+            above,
+        )
+        step = (
+            None
+            if damping is None
+            else torch.empty(trials * heads, 2 * rank * width, device=queries.device)
+        )
         waiting: list[Iterative] = []
         for chosen, trial in self._chunks(trials, heads):
-            part = _Part(queries[chosen], keys[chosen], trial, pull.flatten(0, 1)[chosen], short.flatten(0, 1)[chosen])
+            part = _Part(
+                queries[chosen],
+                keys[chosen],
+                trial,
+                pull.flatten(0, 1)[chosen],
+                short.flatten(0, 1)[chosen],
+            )
             if step is None or damping is None:
                 self._pass(part, margin, pressure, sums, None)
             else:
@@ -142,7 +165,9 @@ class Objective:
         if step is not None and damping is not None and waiting:
             step = solve_together(self.problem.points, waiting, damping.repeat_interleave(heads))
         step = None if step is None else step.view(trials, heads, 2, rank, width)
-        return Reading(sums.loss, best.amin(1), sums.high, sums.wrong, step, missed, torch.cat(above))
+        return Reading(
+            sums.loss, best.amin(1), sums.high, sums.wrong, step, missed, torch.cat(above)
+        )
 
     def _edge_scores(self, queries: Tensor, keys: Tensor) -> Float[Tensor, "all edges"]:
         """Each edge's score in each head of each trial."""
@@ -154,17 +179,28 @@ class Objective:
         """Heads of all trials, as many at a time as a tile holds, and the trials that they belong to."""
         each = max(1, self.tile // (self.problem.items * self.height))
         for first in range(0, trials * heads, each):
-            chosen = torch.arange(first, min(first + each, trials * heads), device=self.problem.points.device)
+            chosen = torch.arange(
+                first, min(first + each, trials * heads), device=self.problem.points.device
+            )
             yield slice(first, first + len(chosen)), chosen // heads
 
     def _pass(
-        self, part: _Part, margin: float, pressure: Pressure, sums: _Sums, model: Direct | Iterative | None
+        self,
+        part: _Part,
+        margin: float,
+        pressure: Pressure,
+        sums: _Sums,
+        model: Direct | Iterative | None,
     ) -> None:
         """All pairs of some heads: count and sum the non-edges' violations, and tell the model of every pair."""
         items = self.problem.items
         for rows, few in self.blocks:
             scores = part.queries[:, rows] @ part.keys.mT
-            places = (slice(None), self.problem.sources[few] - rows.start, self.problem.targets[few])
+            places = (
+                slice(None),
+                self.problem.sources[few] - rows.start,
+                self.problem.targets[few],
+            )
             scores[places] = -torch.inf
             sums.high.scatter_reduce_(0, part.trial, scores.flatten(1).amax(1), "amax")
             excess = scores.sub_(self.problem.level - margin).clamp_min_(0)

@@ -18,7 +18,18 @@ from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float, Int
 
-_FIXED = (0.25, 0.45, 0.6, 0.72, 0.82, 0.89, 0.94, 0.97, 0.99, 1.0)  # share of the entries fixed after each stage
+_FIXED = (
+    0.25,
+    0.45,
+    0.6,
+    0.72,
+    0.82,
+    0.89,
+    0.94,
+    0.97,
+    0.99,
+    1.0,
+)  # share of the entries fixed after each stage
 _STEPS = 4  # of Levenberg–Marquardt in each stage
 _DAMPING = 1e-3
 _CHUNK = 2**22  # numbers of a Jacobian held at a time
@@ -40,7 +51,9 @@ class Pairs:
 
     @classmethod
     def of(cls, graph: Graph, table: Float[Tensor, "items d_model"], threshold: float) -> Pairs:
-        sources, targets = (torch.from_numpy(part.copy()) for part in (graph.sources, graph.targets))
+        sources, targets = (
+            torch.from_numpy(part.copy()) for part in (graph.sources, graph.targets)
+        )
         return cls(table.detach().cpu().double(), sources, targets, threshold)
 
     def scores(self, head: Head) -> Float[Tensor, "items items"]:
@@ -50,7 +63,9 @@ class Pairs:
     def owned(self, heads: list[Head]) -> list[Bool[Tensor, " edges"]]:
         """For each head, the edges that score best in it."""
         scores = [self.points @ head for head in heads]
-        best = torch.stack([(q[self.sources] * k[self.targets]).sum(1) for q, k in scores]).argmax(0)
+        best = torch.stack([(q[self.sources] * k[self.targets]).sum(1) for q, k in scores]).argmax(
+            0
+        )
         return [best == head for head in range(len(heads))]
 
     def violations(
@@ -75,7 +90,12 @@ class Pairs:
 
 
 def onto_grid(
-    pairs: Pairs, heads: list[Head], bits: int, margin: float, keep_on: Callable[[], bool], moves: int = 300
+    pairs: Pairs,
+    heads: list[Head],
+    bits: int,
+    margin: float,
+    keep_on: Callable[[], bool],
+    moves: int = 300,
 ) -> tuple[list[Head], float]:
     """Weights on grids, and their lowest edge − highest non-edge: exact if positive.
 
@@ -85,7 +105,8 @@ def onto_grid(
     margin = max(margin, 0.9 * pairs.gap(heads)[0] / 2)
     # What lies beyond a grid's end comes first: it moves furthest, and needs the most others to make up for it.
     heads = [
-        head.clamp(-grid.scales * grid.top, grid.scales * grid.top) for head, grid in zip(heads, grids, strict=True)
+        head.clamp(-grid.scales * grid.top, grid.scales * grid.top)
+        for head, grid in zip(heads, grids, strict=True)
     ]
     free = [torch.ones_like(head, dtype=torch.bool) for head in heads]
     for share in _FIXED:
@@ -108,7 +129,12 @@ def onto_grid(
 
 
 def widened(
-    pairs: Pairs, heads: list[Head], columns: int, seed: int, keep_on: Callable[[], bool], steps: int = 40
+    pairs: Pairs,
+    heads: list[Head],
+    columns: int,
+    seed: int,
+    keep_on: Callable[[], bool],
+    steps: int = 40,
 ) -> list[Head]:
     """Exact weights with more columns, shared out to the narrowest heads, and used to widen the margin."""
     rng, heads = generator(seed, 0x71DE), list(heads)
@@ -116,7 +142,11 @@ def widened(
         n = min(range(len(heads)), key=lambda n: heads[n].shape[2])
         if heads[n].shape[2] == heads[n].shape[1]:
             break  # a head as wide as the table gains nothing
-        new = torch.from_numpy(rng.standard_normal((2, heads[n].shape[1], 1))) * _SMALL * heads[n].std()
+        new = (
+            torch.from_numpy(rng.standard_normal((2, heads[n].shape[1], 1)))
+            * _SMALL
+            * heads[n].std()
+        )
         heads[n] = torch.cat([heads[n], new], 2)
     free = [torch.ones_like(head, dtype=torch.bool) for head in heads]
     best, widest = heads, pairs.gap(heads)[0] / 2
@@ -141,10 +171,16 @@ def _fix(head: Head, grid: Grid, free: Tensor, share: float) -> tuple[Head, Tens
     return torch.where(free, head, nearest), free
 
 
-def _relax(pairs: Pairs, heads: list[Head], grids: list[Grid] | None, free: list[Tensor], margin: float) -> list[Head]:
+def _relax(
+    pairs: Pairs, heads: list[Head], grids: list[Grid] | None, free: list[Tensor], margin: float
+) -> list[Head]:
     """One damped step of each head's free entries, kept within the ends of its grid; halved until the loss falls."""
     found = []
-    limits = [grid.scales * grid.top for grid in grids] if grids else [torch.tensor(torch.inf)] * len(heads)
+    limits = (
+        [grid.scales * grid.top for grid in grids]
+        if grids
+        else [torch.tensor(torch.inf)] * len(heads)
+    )
     for head, limit, loose, owned in zip(heads, limits, free, pairs.owned(heads), strict=True):
         size = pairs.violations(pairs.scores(head), owned, margin)
         loss, step = float(size.square().sum()), _step(pairs, head, loose, size)
@@ -164,8 +200,13 @@ def _step(pairs: Pairs, head: Head, free: Tensor, size: Float[Tensor, "items ite
     count = int(loose.sum())
     matrix, slope = torch.zeros(count, count), torch.zeros(count)
     points, (queries, keys) = pairs.points.float(), (pairs.points @ head).float()
-    for i, j in zip(*(part.split(max(1, _CHUNK // loose.numel())) for part in (sources, targets)), strict=True):
-        parts = (points[i].unsqueeze(2) * keys[j].unsqueeze(1), points[j].unsqueeze(2) * queries[i].unsqueeze(1))
+    for i, j in zip(
+        *(part.split(max(1, _CHUNK // loose.numel())) for part in (sources, targets)), strict=True
+    ):
+        parts = (
+            points[i].unsqueeze(2) * keys[j].unsqueeze(1),
+            points[j].unsqueeze(2) * queries[i].unsqueeze(1),
+        )
         jacobian = torch.stack(parts, 1).flatten(1)[:, loose]
         matrix.addmm_(jacobian.T, jacobian)
         slope.addmv_(jacobian.T, size[i, j].float())
@@ -187,19 +228,28 @@ def _move(pairs: Pairs, heads: list[Head], grids: list[Grid], margin: float) -> 
         slope, curve = _slopes(pairs, head, size)
         delta = -slope.sign() * grid.scales
         inside = (head + delta).abs() <= grid.scales * (grid.top + 0.5)
-        gain = (slope * delta * 2 + curve * delta.square()).masked_fill(~inside, torch.inf).flatten()
+        gain = (
+            (slope * delta * 2 + curve * delta.square()).masked_fill(~inside, torch.inf).flatten()
+        )
         before = float(size.square().sum())
         options += [
-            (float(gain[p]), n, int(p), float(delta.flatten()[p]), before) for p in gain.argsort()[:_TRIED].tolist()
+            (float(gain[p]), n, int(p), float(delta.flatten()[p]), before)
+            for p in gain.argsort()[:_TRIED].tolist()
         ]
     best, chosen = -1e-12, None
     for _, n, place, delta, before in sorted(options)[:_TRIED]:
         moved = heads[n].clone()
         moved.view(-1)[place] += delta
-        change = float(pairs.violations(pairs.scores(moved), owners[n], margin).square().sum()) - before
+        change = (
+            float(pairs.violations(pairs.scores(moved), owners[n], margin).square().sum()) - before
+        )
         if change < best:
             best, chosen = change, (n, grids[n].nearest(moved))
-    return None if chosen is None else [chosen[1] if n == chosen[0] else head for n, head in enumerate(heads)]
+    return (
+        None
+        if chosen is None
+        else [chosen[1] if n == chosen[0] else head for n, head in enumerate(heads)]
+    )
 
 
 def _slopes(pairs: Pairs, head: Head, size: Float[Tensor, "items items"]) -> tuple[Head, Head]:
@@ -208,5 +258,7 @@ def _slopes(pairs: Pairs, head: Head, size: Float[Tensor, "items items"]) -> tup
     active = (size != 0).to(size.dtype)
     slope = torch.stack([points.T @ (size @ keys), points.T @ (size.T @ queries)])
     squares = points.square().T
-    curve = torch.stack([squares @ (active @ keys.square()), squares @ (active.T @ queries.square())])
+    curve = torch.stack(
+        [squares @ (active @ keys.square()), squares @ (active.T @ queries.square())]
+    )
     return slope, curve

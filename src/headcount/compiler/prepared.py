@@ -32,13 +32,21 @@ class Prepared:
     level: float
 
     @classmethod
-    def of(cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device) -> Prepared:
+    def of(
+        cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device
+    ) -> Prepared:
         left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
         cut = min(_RANK, max(table.shape) * torch.finfo(table.dtype).eps)
         rank = max(1, int((values > cut * values[0]).sum()))
         scale = math.sqrt(len(table) / rank)  # rows of mean squared norm 1
-        fold = right[:rank].T / values[:rank] * scale if values[0] > 0 else torch.zeros(table.shape[1], rank).double()
-        sources, targets = (torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets))
+        fold = (
+            right[:rank].T / values[:rank] * scale
+            if values[0] > 0
+            else torch.zeros(table.shape[1], rank).double()
+        )
+        sources, targets = (
+            torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets)
+        )
         return cls((left[:, :rank] * scale).float().to(device), fold, sources, targets, level)
 
     def at(self, level: float) -> Prepared:

@@ -39,7 +39,9 @@ class Grid:
         head = head.double()
         largest = head.abs().amax((1, 2), keepdim=True)
         choices = torch.stack([_short(clip * largest / top) for clip in _CLIPS])
-        moved = torch.stack([(cls(scales, top).nearest(head) - head).square().sum((1, 2)) for scales in choices])
+        moved = torch.stack(
+            [(cls(scales, top).nearest(head) - head).square().sum((1, 2)) for scales in choices]
+        )
         return cls(choices.gather(0, moved.argmin(0)[None, :, None, None]).squeeze(0), top)
 
     def nearest(self, head: Head) -> Head:
@@ -64,7 +66,11 @@ def rounded(weights: KeyQuery, bits: int) -> KeyQuery:
     >>> Grid.of(heads_of(weights)[0], 4).levels(heads_of(rounded(weights, 4))[0])[0].flatten().tolist()
     [7.0, -2.0]
     """
-    return from_parts([Grid.of(head, bits).nearest(head) for head in heads_of(weights)], weights, weights.threshold)
+    return from_parts(
+        [Grid.of(head, bits).nearest(head) for head in heads_of(weights)],
+        weights,
+        weights.threshold,
+    )
 
 
 def heads_of(weights: KeyQuery) -> list[Head]:
@@ -90,7 +96,9 @@ def turned(heads: list[Head], seed: int) -> list[Head]:
     for query, key in heads:
         left, right = torch.linalg.qr(query), torch.linalg.qr(key)
         inner, values, outer = torch.linalg.svd(left.R @ right.R.T, full_matrices=False)
-        turn = torch.linalg.qr(torch.from_numpy(rng.standard_normal((query.shape[1],) * 2))).Q[: len(values)]
+        turn = torch.linalg.qr(torch.from_numpy(rng.standard_normal((query.shape[1],) * 2))).Q[
+            : len(values)
+        ]
         root = values.sqrt()[:, None] * turn
         found.append(torch.stack([left.Q @ inner @ root, right.Q @ outer.mT @ root]))
     return found

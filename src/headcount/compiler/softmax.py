@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.softmax_certificate import SoftmaxCertificate, softmax_certificate
 from headcount.compiler.attempts import Attempt
 from headcount.compiler.certificate import Certificate
 from headcount.compiler.prepared import Prepared
@@ -18,9 +19,14 @@ from headcount.compiler.softmax_descent import Both, ordered, spread
 from headcount.errors import InputError, NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.softmax import SoftmaxCertificate, softmax_certificate
 
-_SHARP = (0.0, 1.0, 2.0, 4.0, 8.0)  # how far ln ℓ + x the least difference of ordered logits is stretched to
+_SHARP = (
+    0.0,
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+)  # how far ln ℓ + x the least difference of ordered logits is stretched to
 _GROWTH = 1.25
 
 
@@ -65,11 +71,15 @@ class SoftmaxSearch:
             begun = time.monotonic()
             if kind == "ordered":
                 both, least = ordered(self.problem, widths, self.seed, self.in_time)
-                factors = [(math.log(self.length) + x) / least for x in _SHARP] if least > 0 else [4.0]
+                factors = (
+                    [(math.log(self.length) + x) / least for x in _SHARP] if least > 0 else [4.0]
+                )
             else:
                 both, least = spread(self.problem, widths, self.length, self.seed, self.in_time)
                 factors = [1.0]
-            exact = any(self._certify(both, widths, kind == "ordered", factor) for factor in factors)
+            exact = any(
+                self._certify(both, widths, kind == "ordered", factor) for factor in factors
+            )
             margin = self.best[1].relative_margin if exact and self.best else None
             seconds = time.monotonic() - begun
             self.frontier.append(Attempt(budget, widths, exact, int(not exact), margin, 0, seconds))
@@ -92,11 +102,15 @@ class SoftmaxSearch:
         pairs = []
         for head, width in enumerate(widths):
             stretch = math.sqrt(factor * (math.sqrt(width) if ordering else 1.0))
-            query, key = (self.problem.fold @ part[0, head, :, :width].double() * stretch for part in both)
+            query, key = (
+                self.problem.fold @ part[0, head, :, :width].double() * stretch for part in both
+            )
             pairs.append((query.float(), key.float()))
         weights = KeyQuery.from_heads(pairs, 0.0, "softmax", {"context_length": str(self.length)})
         bounds = softmax_certificate(weights, self.graph, self.table, self.length, search=0)
-        scores = [extreme.score for extreme in (bounds.lowest_edge, bounds.highest_non_edge) if extreme]
+        scores = [
+            extreme.score for extreme in (bounds.lowest_edge, bounds.highest_non_edge) if extreme
+        ]
         weights = replace(weights, threshold=sum(scores) / len(scores))
         found = softmax_certificate(weights, self.graph, self.table, self.length)
         if found.verdict == "certified":
@@ -130,7 +144,9 @@ def _search(search: SoftmaxSearch) -> None:
     """Grow until certified or until the heads are as wide as the table's rank, then halve the distance."""
     failed = (search.heads or 1) - 1
     most = search.problem.rank * (search.heads or 2)
-    budget = min(most, max(search.heads or 2, search.problem.edges))  # success is quick, failure is not
+    budget = min(
+        most, max(search.heads or 2, search.problem.edges)
+    )  # success is quick, failure is not
     while search.in_time() and not search.reach(budget):
         failed = budget
         if budget == most:
@@ -148,7 +164,9 @@ def _constant(search: SoftmaxSearch) -> tuple[KeyQuery, Certificate]:
     graph = search.graph
     edges = bool(graph.has_edges([0], [0])[0]) if search.length == 1 else bool(graph.edges)
     threshold = (0.5 if edges else 2.0) / search.length
-    weights = KeyQuery(zero, zero, threshold, "softmax", notes={"context_length": str(search.length)})
+    weights = KeyQuery(
+        zero, zero, threshold, "softmax", notes={"context_length": str(search.length)}
+    )
     found = softmax_certificate(weights, search.graph, search.table, search.length)
     return weights, Certificate.of_softmax(found, weights, search.graph, search.table)
 

@@ -35,7 +35,9 @@ def edge_mask(problem: Prepared) -> Bool[Tensor, "items items"]:
     return mask
 
 
-def ordered(problem: Prepared, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]) -> tuple[Both, float]:
+def ordered(
+    problem: Prepared, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
+) -> tuple[Both, float]:
     """Two heads in the order above, and the least difference in that order: right if positive."""
     edges = edge_mask(problem)
     own = torch.eye(problem.items, dtype=torch.bool) & ~edges
@@ -87,7 +89,10 @@ def spread(
         nonlocal best, widest
         logits = _logits(problem, weights) * scales
         low, high = (_masses(logits, length, largest).sum(1) for largest in (True, False))
-        low, high = low.masked_fill(~edges, torch.inf).flatten(1), high.masked_fill(edges, -torch.inf).flatten(1)
+        low, high = (
+            low.masked_fill(~edges, torch.inf).flatten(1),
+            high.masked_fill(edges, -torch.inf).flatten(1),
+        )
         gap = (low.amin(1) - high.amax(1)).detach()
         reached, top = float(gap.max()), int(gap.argmax())
         if reached > widest:
@@ -104,7 +109,9 @@ def _masses(logits: Float[Tensor, "*n m m"], length: int, largest: bool) -> Floa
     items = logits.shape[-1]
     eye = torch.eye(items, dtype=torch.bool)
     own = logits.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    top = logits.masked_fill(eye, -torch.inf if largest else torch.inf).topk(length - 1, largest=largest)
+    top = logits.masked_fill(eye, -torch.inf if largest else torch.inf).topk(
+        length - 1, largest=largest
+    )
     empty = torch.full_like(own, -torch.inf)
     before = torch.cat([empty, top.values.logcumsumexp(-1)], -1)
     after = torch.cat([top.values.flip(-1).logcumsumexp(-1).flip(-1), empty], -1)
@@ -129,7 +136,9 @@ def _start(problem: Prepared, widths: tuple[int, ...], seed: int) -> Both:
     return draws
 
 
-def _adam(start: Tensor, loss_of: Callable[[Tensor, float], Tensor], keep_on: Callable[[], bool]) -> None:
+def _adam(
+    start: Tensor, loss_of: Callable[[Tensor, float], Tensor], keep_on: Callable[[], bool]
+) -> None:
     weights = start.clone().requires_grad_()
     adam = torch.optim.Adam([weights], lr=_RATE, betas=(0.9, 0.99))
     for step in range(_STEPS):

@@ -30,12 +30,18 @@ def head_counts(problem: Prepared, budget: int, heads: int | None) -> list[int]:
         ideal = problem.edges / (_LOAD * problem.rank)
         wanted = [round(ideal), math.ceil(1.4 * ideal), math.floor(0.7 * ideal)]
     least = -(-budget // problem.rank)
-    return list(dict.fromkeys(min(budget, max(1, least if problem.level > 0 else 1, count)) for count in wanted))
+    return list(
+        dict.fromkeys(
+            min(budget, max(1, least if problem.level > 0 else 1, count)) for count in wanted
+        )
+    )
 
 
 def first_budget(items: int, edges: int, rank: int) -> int:
     """D_K at which 2·rank·D_K parameters hold log₂ C(m², m') bits, at the density that is usually reached."""
     pairs = items * items
     few = min(edges, pairs - edges)
-    bits = (math.lgamma(pairs + 1) - math.lgamma(few + 1) - math.lgamma(pairs - few + 1)) / math.log(2)
+    bits = (
+        math.lgamma(pairs + 1) - math.lgamma(few + 1) - math.lgamma(pairs - few + 1)
+    ) / math.log(2)
     return max(1, math.ceil(bits / (2 * rank * _BITS)))

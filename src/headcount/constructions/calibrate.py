@@ -19,7 +19,14 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.constructions.construct import Request, Threshold
 from headcount.constructions.packing import pack, pack_evenly
-from headcount.constructions.template import Inverse, Matching, Signatures, fill, inverter, split_sources
+from headcount.constructions.template import (
+    Inverse,
+    Matching,
+    Signatures,
+    fill,
+    inverter,
+    split_sources,
+)
 from headcount.errors import InputError
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings
 from headcount.problem.makers import permutation_graph, regular_graph
@@ -81,15 +88,24 @@ def calibrate(
     if method == "one-hot" and d_model != items:
         raise InputError(f"one-hot tables have d_model = items; give --d-model {items}")
     report = progress or (lambda line: None)
-    requests = [_draw(method, items, d_model, degree, inverse, threshold, seed + trial) for trial in range(trials)]
+    requests = [
+        _draw(method, items, d_model, degree, inverse, threshold, seed + trial)
+        for trial in range(trials)
+    ]
     limit = None
-    if method != "softmax":  # there, more width also sharpens the heads that own nothing: no limit to speak of
-        limit = sum(request.settled(_without_width(request, heads)) is not None for request in requests)
+    if (
+        method != "softmax"
+    ):  # there, more width also sharpens the heads that own nothing: no limit to speak of
+        limit = sum(
+            request.settled(_without_width(request, heads)) is not None for request in requests
+        )
         report(f"infinite width: {limit} of {trials} separate")
     wins: dict[int, int] = {}
 
     def passes(key_dim: int) -> bool:
-        wins[key_dim] = sum(request.settled(request.build(key_dim, heads)) is not None for request in requests)
+        wins[key_dim] = sum(
+            request.settled(request.build(key_dim, heads)) is not None for request in requests
+        )
         report(f"d_k = {key_dim}: {wins[key_dim]} of {trials} succeed")
         return wins[key_dim] >= _TARGET * trials
 
@@ -136,7 +152,13 @@ def _rates(wins: dict[int, int], trials: int, growth: float) -> pd.DataFrame:
 
 
 def _draw(
-    method: str, items: int, d_model: int, degree: int, inverse: Inverse, threshold: Threshold, seed: int
+    method: str,
+    items: int,
+    d_model: int,
+    degree: int,
+    inverse: Inverse,
+    threshold: Threshold,
+    seed: int,
 ) -> Request:
     graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
     if method == "one-hot":
@@ -146,7 +168,9 @@ def _draw(
     else:
         table = gaussian_embeddings(items, d_model, seed)
     table = table.to("cuda" if torch.cuda.is_available() else "cpu")
-    return Request(graph, table, method, inverse, Signatures(seed=seed), threshold, context_length=None)
+    return Request(
+        graph, table, method, inverse, Signatures(seed=seed), threshold, context_length=None
+    )
 
 
 @dataclass(frozen=True)
@@ -178,4 +202,6 @@ def _without_width(request: Request, heads: int | None) -> KeyQuery:
 
 def _orthogonal_head(table: Tensor, matching: Matching, inverse: Inverse, scale: float) -> KeyQuery:
     signatures = _Orthogonal(places=tuple(matching.targets.tolist()))
-    return fill(table, [matching], signatures, matching.targets.size, inverter(inverse, scale), notes={})
+    return fill(
+        table, [matching], signatures, matching.targets.size, inverter(inverse, scale), notes={}
+    )

@@ -35,4 +35,6 @@ def compressive(
         require_unit_norm(table, "compressive")
     matchings = split_sources(graph, -(-graph.items // table.shape[1]) if heads is None else heads)
     notes = {"method": "compressive", "inverse": inverse}
-    return fill(table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes)
+    return fill(
+        table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes
+    )

@@ -55,13 +55,19 @@ class Request:
             raise InputError(f"{heads} heads hold nothing; choose at least 1")
         if self.method == "one-hot":
             if heads not in (None, 1):
-                raise InputError(f"the one-hot construction has one head, not {heads}; leave the number out")
+                raise InputError(
+                    f"the one-hot construction has one head, not {heads}; leave the number out"
+                )
             return one_hot(self.graph, self.table, key_dim, self.signatures)
-        return _BUILDERS[self.method](self.graph, self.table, key_dim, heads, self.signatures, self.inverse)
+        return _BUILDERS[self.method](
+            self.graph, self.table, key_dim, heads, self.signatures, self.inverse
+        )
 
     def narrowed(self, weights: KeyQuery, key_dim: int) -> KeyQuery:
         """The same weights with the first `key_dim` signature columns: what a narrower build would give."""
-        threshold = weights.threshold if self.method == "softmax" else self.signatures.threshold(key_dim)
+        threshold = (
+            weights.threshold if self.method == "softmax" else self.signatures.threshold(key_dim)
+        )
         parts = (weights.queries[:, :, :key_dim].clone(), weights.keys[:, :, :key_dim].clone())
         return replace(weights, queries=parts[0], keys=parts[1], threshold=threshold, widths=())
 
@@ -117,16 +123,24 @@ def construct(
     ('one-hot', True)
     """
     if len(table) != graph.items:
-        raise InputError(f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits")
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits"
+        )
     chosen = _choose(graph, table) if method == "auto" else method
     if chosen not in METHODS:
         raise InputError(f"method {method!r} is unknown; use auto, {', '.join(METHODS)}")
     if sparsity is not None and signatures != "bernoulli":
-        raise InputError("sparsity belongs to Bernoulli signatures; leave it out, or choose signatures bernoulli")
+        raise InputError(
+            "sparsity belongs to Bernoulli signatures; leave it out, or choose signatures bernoulli"
+        )
     if context_length is not None and chosen != "softmax":
-        raise InputError("context_length belongs to softmax; other weights are right in every context or in none")
+        raise InputError(
+            "context_length belongs to softmax; other weights are right in every context or in none"
+        )
     if budget is not None and key_dim is not None:
-        raise InputError("budget ends a search, and with key_dim there is none; leave one of them out")
+        raise InputError(
+            "budget ends a search, and with key_dim there is none; leave one of them out"
+        )
     sparsity = sparsity if sparsity is not None else (0.25 if chosen == "one-hot" else 0.05)
     threshold = threshold or ("midpoint" if key_dim is None else "paper")
     drawn = Signatures(signatures, sparsity, seed)
@@ -136,12 +150,18 @@ def construct(
     weights = request.build(key_dim, heads)
     if inverse == "transpose":
         warn_unmet(chosen, graph, table, key_dim, weights.heads, context_length)
-    return midpoint(weights, graph, table) if threshold == "midpoint" and chosen != "softmax" else weights
+    return (
+        midpoint(weights, graph, table)
+        if threshold == "midpoint" and chosen != "softmax"
+        else weights
+    )
 
 
 def midpoint(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> KeyQuery:
     """The same weights with τ halfway between the lowest edge and the highest non-edge: the largest margin there is."""
-    found = verify(replace(weights, threshold=_BEYOND), graph, table)  # no pair is above it: only the extremes count
+    found = verify(
+        replace(weights, threshold=_BEYOND), graph, table
+    )  # no pair is above it: only the extremes count
     if found.lowest_edge is None or found.highest_non_edge is None:
         return weights
     return replace(weights, threshold=(found.lowest_edge.score + found.highest_non_edge.score) / 2)
@@ -151,13 +171,17 @@ def _choose(graph: Graph, table: Float[Tensor, "items d_model"]) -> str:
     """The first construction whose assumptions hold: I, II, III for permutations, IV for other graphs."""
     if not graph.is_permutation:
         return "general-graph"
-    if table.shape[0] == table.shape[1] and torch.equal(table, torch.eye(len(table), dtype=table.dtype)):
+    if table.shape[0] == table.shape[1] and torch.equal(
+        table, torch.eye(len(table), dtype=table.dtype)
+    ):
         return "one-hot"
     unit = (table.double().norm(dim=1) - 1).abs().max() < UNIT_NORM
     return "compressive" if unit else "general-embedding"
 
 
-def _smallest(request: Request, heads: int | None, budget: int | None, report: Callable[[str], None]) -> KeyQuery:
+def _smallest(
+    request: Request, heads: int | None, budget: int | None, report: Callable[[str], None]
+) -> KeyQuery:
     """The smallest confirmed budget over the splits that come into question."""
     best: KeyQuery | None = None
     tried: list[str] = []
@@ -168,7 +192,9 @@ def _smallest(request: Request, heads: int | None, budget: int | None, report: C
         best = (_narrowest(request, count, limit, report) if limit else None) or best
     if best is None:
         remedy = (
-            "use inverse pinv, or more heads" if request.inverse == "transpose" else "use more heads or another seed"
+            "use inverse pinv, or more heads"
+            if request.inverse == "transpose"
+            else "use more heads or another seed"
         )
         raise NoSolution(
             f"no {request.method} weights were confirmed up to {', '.join(tried)} (heads × width); {remedy}"
@@ -195,7 +221,9 @@ def _widest(request: Request) -> int:
     return max(4 * request.table.shape[1], 32 * math.ceil(math.log(max(request.graph.items, 2))))
 
 
-def _narrowest(request: Request, heads: int, limit: int, report: Callable[[str], None]) -> KeyQuery | None:
+def _narrowest(
+    request: Request, heads: int, limit: int, report: Callable[[str], None]
+) -> KeyQuery | None:
     """Doubling, then bisection; every width is a prefix of one set of signatures."""
     low, high = 0, min(limit, 4)
     wide = request.build(min(limit, 16), heads)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
-from headcount.constructions.template import Inverse, Signatures, fill, inverter, require_permutation, split_sources
+from headcount.constructions.template import (
+    Inverse,
+    Signatures,
+    fill,
+    inverter,
+    require_permutation,
+    split_sources,
+)
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
@@ -29,10 +36,16 @@ def general_embedding(
     require_permutation(graph, "general-embedding")
     signatures = signatures or Signatures()
     if signatures.kind == "bernoulli" and not 0 < signatures.sparsity <= 1 / 20:
-        raise InputError(f"sparsity {signatures.sparsity} is outside (0, 1/20], which Algorithm 4 needs")
+        raise InputError(
+            f"sparsity {signatures.sparsity} is outside (0, 1/20], which Algorithm 4 needs"
+        )
     norms = table.double().norm(dim=1)
     if norms.min() == 0:
-        raise InputError(f"row {int(norms.argmin())} of the table is zero, so its item has no identity; replace it")
+        raise InputError(
+            f"row {int(norms.argmin())} of the table is zero, so its item has no identity; replace it"
+        )
     matchings = split_sources(graph, -(-graph.items // table.shape[1]) if heads is None else heads)
     notes = {"method": "general-embedding", "inverse": inverse}
-    return fill(table, matchings, signatures, key_dim, inverter(inverse, balanced_scale(table)), notes=notes)
+    return fill(
+        table, matchings, signatures, key_dim, inverter(inverse, balanced_scale(table)), notes=notes
+    )

@@ -28,4 +28,6 @@ def general_graph(
         require_unit_norm(table, "general-graph")
     matchings = pack(graph, block=table.shape[1]) if heads is None else pack_evenly(graph, heads)
     notes = {"method": "general-graph", "inverse": inverse}
-    return fill(table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes)
+    return fill(
+        table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes=notes
+    )

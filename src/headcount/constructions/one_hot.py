@@ -6,14 +6,23 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
-from headcount.constructions.template import Signatures, fill, inverter, require_permutation, split_sources
+from headcount.constructions.template import (
+    Signatures,
+    fill,
+    inverter,
+    require_permutation,
+    split_sources,
+)
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 
 def one_hot(
-    graph: Graph, table: Float[Tensor, "items d_model"], key_dim: int, signatures: Signatures | None = None
+    graph: Graph,
+    table: Float[Tensor, "items d_model"],
+    key_dim: int,
+    signatures: Signatures | None = None,
 ) -> KeyQuery:
     """One head: k_j = w_j and q_i = w_{π(i)}; an edge scores ‖w‖², a non-edge a random inner product.
 
@@ -24,10 +33,18 @@ def one_hot(
     24
     """
     require_permutation(graph, "one-hot")
-    if table.shape[0] != table.shape[1] or not torch.equal(table, torch.eye(len(table), dtype=table.dtype)):
-        raise InputError("the one-hot construction needs the identity as table; use method 'compressive' or another")
+    if table.shape[0] != table.shape[1] or not torch.equal(
+        table, torch.eye(len(table), dtype=table.dtype)
+    ):
+        raise InputError(
+            "the one-hot construction needs the identity as table; use method 'compressive' or another"
+        )
     signatures = signatures or Signatures()
     if signatures.kind == "bernoulli" and not 0 < signatures.sparsity < 0.5:
-        raise InputError(f"sparsity {signatures.sparsity} is outside (0, 1/2), which Algorithm 3 needs")
+        raise InputError(
+            f"sparsity {signatures.sparsity} is outside (0, 1/2), which Algorithm 3 needs"
+        )
     matchings = split_sources(graph, heads=1)
-    return fill(table, matchings, signatures, key_dim, inverter("transpose"), notes={"method": "one-hot"})
+    return fill(
+        table, matchings, signatures, key_dim, inverter("transpose"), notes={"method": "one-hot"}
+    )

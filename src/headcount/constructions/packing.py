@@ -32,11 +32,15 @@ def color_edges(graph: Graph) -> Int[np.ndarray, " edges"]:
         return np.empty(0, dtype=np.int64)
     left, right, side = _regularised(graph, degree)
     colors = np.zeros(left.size, dtype=np.int64)
-    active = np.arange(left.size)  # edges without their final colour; colors holds their subgraph's first one
+    active = np.arange(
+        left.size
+    )  # edges without their final colour; colors holds their subgraph's first one
     parts = np.zeros(left.size, dtype=np.int64)
     while degree > 1:
         if degree % 2:
-            taken = _perfect_matching(parts * side + left[active], parts * side + right[active], side)
+            taken = _perfect_matching(
+                parts * side + left[active], parts * side + right[active], side
+            )
             colors[active[taken]] += degree - 1
             active, parts = np.delete(active, taken), np.delete(parts, taken)
             degree -= 1
@@ -52,7 +56,9 @@ def pack(graph: Graph, block: int) -> list[Matching]:
     if block < 1:
         raise InputError(f"block {block} leaves no room for an edge; choose at least 1")
     return [
-        part for class_ in _classes(graph, color_edges(graph), graph.max_degree) for part in _batches(class_, block)
+        part
+        for class_ in _classes(graph, color_edges(graph), graph.max_degree)
+        for part in _batches(class_, block)
     ]
 
 
@@ -63,7 +69,9 @@ def pack_evenly(graph: Graph, heads: int) -> list[Matching]:
     heads always do: fewer than Lemma B.8's sum, and exactly Corollary B.10's ⌈m'/d_model⌉ under condition (33).
     """
     if heads < max(graph.max_degree, 1):
-        raise InputError(f"{heads} heads cannot hold a graph of degree {graph.max_degree}; use at least that many")
+        raise InputError(
+            f"{heads} heads cannot hold a graph of degree {graph.max_degree}; use at least that many"
+        )
     colors = color_edges(graph)
     sizes = np.bincount(colors, minlength=heads)
     while sizes.max() - sizes.min() > 1:
@@ -77,23 +85,35 @@ def pack_evenly(graph: Graph, heads: int) -> list[Matching]:
 def _classes(graph: Graph, colors: Int[np.ndarray, " edges"], count: int) -> list[Matching]:
     order = np.argsort(colors, kind="stable")
     bounds = np.searchsorted(colors[order], np.arange(count + 1))
-    return [Matching(graph.sources[order[a:b]], graph.targets[order[a:b]]) for a, b in pairwise(bounds)]
+    return [
+        Matching(graph.sources[order[a:b]], graph.targets[order[a:b]]) for a, b in pairwise(bounds)
+    ]
 
 
 def _batches(matching: Matching, block: int) -> list[Matching]:
     starts = range(0, matching.sources.size, block)
-    return [Matching(matching.sources[s : s + block], matching.targets[s : s + block]) for s in starts]
+    return [
+        Matching(matching.sources[s : s + block], matching.targets[s : s + block]) for s in starts
+    ]
 
 
-def _regularised(graph: Graph, degree: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], int]:
+def _regularised(
+    graph: Graph, degree: int
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], int]:
     """Left and right ends of a `degree`-regular bipartite multigraph whose first m' edges are the graph's.
 
     Vertices whose degrees add up to at most Δ are merged (what is proper after is proper before), so that at most
     about 2m' edges are needed; then edges between vertices that lack some fill both sides up.
     """
-    left, right = _merged(graph.out_degrees, degree)[graph.sources], _merged(graph.in_degrees, degree)[graph.targets]
+    left, right = (
+        _merged(graph.out_degrees, degree)[graph.sources],
+        _merged(graph.in_degrees, degree)[graph.targets],
+    )
     side = int(max(left.max(), right.max())) + 1
-    missing = [np.repeat(np.arange(side), degree - np.bincount(ends, minlength=side)) for ends in (left, right)]
+    missing = [
+        np.repeat(np.arange(side), degree - np.bincount(ends, minlength=side))
+        for ends in (left, right)
+    ]
     return np.concatenate([left, missing[0]]), np.concatenate([right, missing[1]]), side
 
 
@@ -110,7 +130,9 @@ def _merged(degrees: Int[np.ndarray, " items"], limit: int) -> Int[np.ndarray, "
     return groups
 
 
-def _euler_split(left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _euler_split(
+    left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
     """0 or 1 for each edge so that every vertex, all of even degree, has half its edges of each kind.
 
     Pair the edges at every vertex, on both sides. Going from an edge to its left mate and on to that one's right
@@ -127,7 +149,9 @@ def _euler_split(left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> I
 def _mates(vertex: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """For each edge the one it is paired with at its end `vertex`: neighbours in a counting sort by vertex."""
     shape = (vertex.size, int(vertex.max(initial=0)) + 1)
-    by_vertex = csr_array((np.ones(vertex.size, dtype=np.int8), vertex, _one_a_row(vertex.size)), shape=shape).tocsc()
+    by_vertex = csr_array(
+        (np.ones(vertex.size, dtype=np.int8), vertex, _one_a_row(vertex.size)), shape=shape
+    ).tocsc()
     first, second = by_vertex.indices[::2], by_vertex.indices[1::2]
     mate = np.empty(vertex.size, dtype=np.int32)
     mate[first], mate[second] = second, first
@@ -169,7 +193,10 @@ def _perfect_matching(
 
 
 def _balance(
-    graph: Graph, colors: Int[np.ndarray, " edges"], pairs: list[tuple[int, int]], sizes: Int[np.ndarray, " heads"]
+    graph: Graph,
+    colors: Int[np.ndarray, " edges"],
+    pairs: list[tuple[int, int]],
+    sizes: Int[np.ndarray, " heads"],
 ) -> None:
     """For each pair (larger, smaller) of classes, exchange colours along alternating paths until they are even.
 
@@ -189,12 +216,16 @@ def _balance(
     n = vertices.size
     links = csr_array((np.ones(edges.size, dtype=np.int8), (compact[0], compact[1])), shape=(n, n))
     path = connected_components(links, directed=False)[1][compact[0]]
-    surplus = np.bincount(path, weights=np.where(larger[colors[edges]], 1, -1)).round().astype(np.int64)
+    surplus = (
+        np.bincount(path, weights=np.where(larger[colors[edges]], 1, -1)).round().astype(np.int64)
+    )
     owner = np.zeros(surplus.size, dtype=np.int64)
     owner[path] = pair_of[colors[edges]]
     movable = np.flatnonzero(surplus == 1)
     movable = movable[np.argsort(owner[movable], kind="stable")]
-    rank = np.arange(movable.size) - np.searchsorted(owner[movable], owner[movable])  # place among its pair's paths
+    rank = np.arange(movable.size) - np.searchsorted(
+        owner[movable], owner[movable]
+    )  # place among its pair's paths
     wanted = np.array([(sizes[a] - sizes[b]) // 2 for a, b in pairs])
     flipped = np.zeros(surplus.size, dtype=bool)
     flipped[movable[rank < wanted[owner[movable]]]] = True

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.errors import PreconditionWarning
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.upper import constants
+from headcount.theory.upper_bounds import constants
 
 _THEOREMS = {
     "compressive": "Theorem 4.1",
@@ -32,7 +32,9 @@ def warn_unmet(
 ) -> None:
     """Warn of every precondition of the construction's theorem that fails; its guarantee is then void."""
     for condition in _unmet(method, graph, table, key_dim, heads, context_length):
-        warnings.warn(f"{_THEOREMS[method]} asks for {condition}", PreconditionWarning, stacklevel=3)
+        warnings.warn(
+            f"{_THEOREMS[method]} asks for {condition}", PreconditionWarning, stacklevel=3
+        )
 
 
 def _unmet(

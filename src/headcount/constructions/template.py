@@ -48,7 +48,9 @@ class Signatures:
 
     def __post_init__(self) -> None:
         if not 0 < self.sparsity < 1:
-            raise InputError(f"sparsity {self.sparsity} is no probability between 0 and 1; choose one, or leave it out")
+            raise InputError(
+                f"sparsity {self.sparsity} is no probability between 0 and 1; choose one, or leave it out"
+            )
 
     def draw(self, items: int, key_dim: int) -> Float[Tensor, "items key_dim"]:
         """W_sig."""
@@ -61,7 +63,11 @@ class Signatures:
 
     def threshold(self, key_dim: int) -> float:
         """τ = d_k/2 (Alg. 1, line 3), or halfway between the means p·d_k and p²·d_k (Alg. 3, line 7)."""
-        return key_dim / 2 if self.kind == "rademacher" else (self.sparsity + self.sparsity**2) / 2 * key_dim
+        return (
+            key_dim / 2
+            if self.kind == "rademacher"
+            else (self.sparsity + self.sparsity**2) / 2 * key_dim
+        )
 
 
 def inverter(inverse: Inverse, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
@@ -108,7 +114,9 @@ def fill(
     queries = table.new_zeros(max(len(matchings), 1), table.shape[1], key_dim)
     keys = torch.zeros_like(queries)
     for k, matching in enumerate(matchings):
-        sources, targets = (torch.from_numpy(part).to(table.device) for part in (matching.sources, matching.targets))
+        sources, targets = (
+            torch.from_numpy(part).to(table.device) for part in (matching.sources, matching.targets)
+        )
         queries[k] = invert(table[sources]) @ w[targets]
         keys[k] = invert(table[targets]) @ w[targets]
     tau = signatures.threshold(key_dim) if threshold is None else threshold
@@ -140,4 +148,7 @@ def split_sources(graph: Graph, heads: int) -> list[Matching]:
     """A permutation's edges in `heads` blocks of consecutive sources, sizes as equal as can be (Alg. 1, line 4)."""
     if not 1 <= heads <= graph.items:
         raise InputError(f"{heads} heads cannot share {graph.items} items; choose 1…{graph.items}")
-    return [Matching(block, graph.targets[block]) for block in np.array_split(np.arange(graph.items), heads)]
+    return [
+        Matching(block, graph.targets[block])
+        for block in np.array_split(np.arange(graph.items), heads)
+    ]

@@ -103,12 +103,16 @@ class ContextSampler:
             target = starts[source] + below(which[p, columns], degrees[source])
             context[other, columns] = targets[target]
 
-    def _touches(self, source: Int[Tensor, " count"], context: Int[Tensor, "length count"]) -> Bool[Tensor, " count"]:
+    def _touches(
+        self, source: Int[Tensor, " count"], context: Int[Tensor, "length count"]
+    ) -> Bool[Tensor, " count"]:
         """Whether some out-neighbour of each source is in its context."""
         starts, degrees, targets = self._arrays
         widest = int(self.graph.out_degrees.max())
         if widest > _FEW_NEIGHBORS:
-            found = self.graph.has_edges(source.cpu().expand_as(context).numpy(), context.cpu().numpy())
+            found = self.graph.has_edges(
+                source.cpu().expand_as(context).numpy(), context.cpu().numpy()
+            )
             return torch.from_numpy(found.any(0)).to(context.device)
         first, degree = starts[source], degrees[source]
         touched = torch.zeros_like(source, dtype=torch.bool)
@@ -118,7 +122,9 @@ class ContextSampler:
         return touched
 
     @cached_property
-    def _arrays(self) -> tuple[Int[Tensor, " items"], Int[Tensor, " items"], Int[Tensor, " padded"]]:
+    def _arrays(
+        self,
+    ) -> tuple[Int[Tensor, " items"], Int[Tensor, " items"], Int[Tensor, " padded"]]:
         """CSR starts, degrees, and targets padded so that reading past a source's last neighbour is harmless."""
         padded = np.pad(self.graph.targets, (0, int(self.graph.out_degrees.max()) + 1))
         parts = (self.graph.starts[:-1], self.graph.out_degrees, padded)
@@ -126,7 +132,9 @@ class ContextSampler:
         return starts, degrees, targets
 
 
-def labels(graph: Graph, contexts: Int[Tensor, "count length"]) -> Bool[Tensor, "count length length"]:
+def labels(
+    graph: Graph, contexts: Int[Tensor, "count length"]
+) -> Bool[Tensor, "count length length"]:
     """y_pq of A.1: is (context[p], context[q]) an edge?"""
     rows = contexts.cpu().numpy()
     return torch.from_numpy(graph.has_edges(rows[:, :, None], rows[:, None, :])).to(contexts.device)

@@ -46,7 +46,9 @@ def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
     if items is None:
         items = int(pairs.max(initial=0)) + 1
     if items > MOST_ITEMS:
-        raise InputError(f"{path}: {items} items are more than {MOST_ITEMS}; number the items from 0")
+        raise InputError(
+            f"{path}: {items} items are more than {MOST_ITEMS}; number the items from 0"
+        )
     outside = ((pairs < 0) | (pairs >= items)).any(axis=1)
     if outside.any():
         row = int(outside.argmax())
@@ -60,7 +62,9 @@ def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
     if twice.size:
         first, second = sorted(order[twice[0] : twice[0] + 2].tolist())
         edge = tuple(pairs[first].tolist())
-        raise InputError(f"{path}, line {second + 2}: edge {edge} stands in line {first + 2} already; keep it once")
+        raise InputError(
+            f"{path}, line {second + 2}: edge {edge} stands in line {first + 2} already; keep it once"
+        )
     return Graph.from_edges(items, pairs[order])
 
 
@@ -125,7 +129,9 @@ def _bad_line(path: Path) -> str:
             fields = line.rstrip("\n").split(_separator(path))
             if number > 1 and (len(fields) != 2 or not all(_is_id(field) for field in fields)):
                 return f"{path}, line {number}: {line.strip()[:40]!r} is not two integer ids; write source and target"
-    return f"{path}: cannot be read as an edge list; write lines of two integer ids under the header"
+    return (
+        f"{path}: cannot be read as an edge list; write lines of two integer ids under the header"
+    )
 
 
 def _is_id(field: str) -> bool:

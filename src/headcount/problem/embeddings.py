@@ -42,11 +42,15 @@ def binary_embeddings(
     if density is None:
         density = min(0.5, 2 * math.log(max(items, 2)) / d_model)
     if not 0 < density < 1:
-        raise InputError(f"density {density} is no probability between 0 and 1; choose one, or leave it out")
+        raise InputError(
+            f"density {density} is no probability between 0 and 1; choose one, or leave it out"
+        )
     draws = generator(seed).random((items, d_model))
     return torch.from_numpy(draws < density).float()
 
 
 def _require_size(items: int, d_model: int) -> None:
     if items < 1 or d_model < 1:
-        raise InputError(f"a table of {items} × {d_model} has no entries; choose items and d_model of at least 1")
+        raise InputError(
+            f"a table of {items} × {d_model} has no entries; choose items and d_model of at least 1"
+        )

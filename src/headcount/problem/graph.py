@@ -35,7 +35,9 @@ class Graph:
     targets: Int[np.ndarray, " edges"]
 
     @classmethod
-    def from_edges(cls, items: int, pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"]) -> Graph:
+    def from_edges(
+        cls, items: int, pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"]
+    ) -> Graph:
         """The graph with the given (source, target) pairs, in any order.
 
         Raises `InputError` for an id outside 0 … items−1 or a pair given twice.
@@ -44,14 +46,20 @@ class Graph:
         if array.size == 0:
             array = np.empty((0, 2), dtype=np.int64)
         if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
-            raise InputError("edges must be (source, target) pairs of integers; give a list of pairs")
+            raise InputError(
+                "edges must be (source, target) pairs of integers; give a list of pairs"
+            )
         return cls.from_arrays(items, array[:, 0], array[:, 1])
 
     @classmethod
-    def from_arrays(cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]) -> Graph:
+    def from_arrays(
+        cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]
+    ) -> Graph:
         """The graph with the edges (sources[e], targets[e]); validated and sorted."""
         if not 1 <= items <= MOST_ITEMS:
-            raise InputError(f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range")
+            raise InputError(
+                f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
+            )
         sources = np.asarray(sources, dtype=np.int64)
         targets = np.asarray(targets, dtype=np.int64)
         outside = (sources < 0) | (sources >= items) | (targets < 0) | (targets >= items)

@@ -79,7 +79,9 @@ def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = No
     """
     if length < 1:
         raise InputError(f"length {length} leaves no position; choose at least 1")
-    first, second = (grid.ravel() for grid in np.meshgrid(np.arange(length), np.arange(length), indexing="ij"))
+    first, second = (
+        grid.ravel() for grid in np.meshgrid(np.arange(length), np.arange(length), indexing="ij")
+    )
     if offsets is not None:
         kept = np.isin(second - first, list(offsets))
         first, second = first[kept], second[kept]
@@ -97,13 +99,17 @@ def _require_items(items: int, at_least: int) -> None:
         raise InputError(f"{items} items are too many; choose at most {MOST_ITEMS}")
 
 
-def _disjoint_derangements(items: int, count: int, rng: np.random.Generator) -> Int[np.ndarray, "count items"]:
+def _disjoint_derangements(
+    items: int, count: int, rng: np.random.Generator
+) -> Int[np.ndarray, "count items"]:
     """`count` ≤ (items − 1)/2 permutations without fixed points that pairwise never agree.
 
     Each starts uniform; an item on a forbidden target swaps targets with a random item until both fit.
     Less than half the targets are ever forbidden to an item, so an item to swap with always exists.
     """
-    forbidden = np.full((items, count + 1), -1)  # forbidden[i]: i itself and the targets of earlier layers
+    forbidden = np.full(
+        (items, count + 1), -1
+    )  # forbidden[i]: i itself and the targets of earlier layers
     forbidden[:, 0] = np.arange(items)
     for layer in range(count):
         taken = forbidden[:, : layer + 1]
@@ -117,11 +123,15 @@ def _disjoint_derangements(items: int, count: int, rng: np.random.Generator) -> 
     return forbidden[:, 1:].T
 
 
-def _distinct_integers(bound: int, count: int, rng: np.random.Generator) -> Int[np.ndarray, " count"]:
+def _distinct_integers(
+    bound: int, count: int, rng: np.random.Generator
+) -> Int[np.ndarray, " count"]:
     """A uniformly random `count`-subset of 0 … bound−1, count ≤ bound/2, without a table of size bound."""
     chosen = np.empty(0, dtype=np.int64)
     while chosen.size < count:
         missing = count - chosen.size
-        chosen = np.sort(np.concatenate([chosen, rng.integers(bound, size=missing + missing // 8 + 8)]))
+        chosen = np.sort(
+            np.concatenate([chosen, rng.integers(bound, size=missing + missing // 8 + 8)])
+        )
         chosen = chosen[np.diff(chosen, prepend=-1) > 0]
     return np.delete(chosen, rng.choice(chosen.size, chosen.size - count, replace=False))

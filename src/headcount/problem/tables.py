@@ -26,7 +26,9 @@ def save_embeddings(table: Float[Tensor, "items d_model"], path: str | os.PathLi
         np.save(temporary, table.cpu().numpy())
 
 
-def load_embeddings(path: str | os.PathLike[str], key: str | None = None) -> Float[Tensor, "items d_model"]:
+def load_embeddings(
+    path: str | os.PathLike[str], key: str | None = None
+) -> Float[Tensor, "items d_model"]:
     """Read a table: float32 or float64 as stored, others widened to float32, 32- and 64-bit integers to float64.
 
     In a `.safetensors` file the table is the tensor `key`, else `embeddings`, else the only one there.
@@ -39,14 +41,18 @@ def load_embeddings(path: str | os.PathLike[str], key: str | None = None) -> Flo
     else:
         table = _read_safetensors(path, key)
     if table.ndim != 2 or 0 in table.shape:
-        raise InputError(f"{path}: the table has shape {tuple(table.shape)}; it must be items × d_model")
+        raise InputError(
+            f"{path}: the table has shape {tuple(table.shape)}; it must be items × d_model"
+        )
     if table.dtype not in (torch.float32, torch.float64):
         wide = table.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
         table = table.double() if wide else table.float()
     finite = table.isfinite().all(dim=1)
     if not finite.all():
         row = int((~finite).nonzero()[0])
-        raise InputError(f"{path}, row {row}: holds a NaN or infinite entry; remove or replace that row")
+        raise InputError(
+            f"{path}, row {row}: holds a NaN or infinite entry; remove or replace that row"
+        )
     return table
 
 
@@ -66,9 +72,13 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
     except (ValueError, EOFError, OSError):
         array = None
     if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: not a whole .npy array of numbers; write it again with numpy.save")
+        raise InputError(
+            f"{path}: not a whole .npy array of numbers; write it again with numpy.save"
+        )
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InputError(f"{path}: the entries are {array.dtype}; they must be real numbers of at most 64 bits")
+        raise InputError(
+            f"{path}: the entries are {array.dtype}; they must be real numbers of at most 64 bits"
+        )
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
@@ -76,10 +86,20 @@ def _read_safetensors(path: Path, key: str | None) -> Tensor:
     try:
         with safe_open(path, framework="pt") as file:
             names = sorted(file.keys())
-            name = key or (_DEFAULT_KEY if _DEFAULT_KEY in names else names[0] if len(names) == 1 else None)
+            name = key or (
+                _DEFAULT_KEY if _DEFAULT_KEY in names else names[0] if len(names) == 1 else None
+            )
             if name is None or name not in names:
-                wanted = f"no tensor {name!r}" if name else f"no tensor {_DEFAULT_KEY!r} and more than one other"
-                raise InputError(f"{path}: {wanted}; choose the key from {', '.join(names) or 'none (it is empty)'}")
+                wanted = (
+                    f"no tensor {name!r}"
+                    if name
+                    else f"no tensor {_DEFAULT_KEY!r} and more than one other"
+                )
+                raise InputError(
+                    f"{path}: {wanted}; choose the key from {', '.join(names) or 'none (it is empty)'}"
+                )
             return file.get_tensor(name)
     except SafetensorError as error:
-        raise InputError(f"{path}: not a whole .safetensors file ({error}); write it again") from None
+        raise InputError(
+            f"{path}: not a whole .safetensors file ({error}); write it again"
+        ) from None

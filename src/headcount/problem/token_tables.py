@@ -44,7 +44,9 @@ class TokenTable:
         finite = self.embeddings.isfinite().all(dim=1)
         if not (finite.all() and self.null.isfinite().all()):
             place = "NULL" if finite.all() else f"row {int((~finite).nonzero()[0])}"
-            raise InputError(f"table {self.name}, {place}: holds a NaN or infinite entry; remove or replace that row")
+            raise InputError(
+                f"table {self.name}, {place}: holds a NaN or infinite entry; remove or replace that row"
+            )
 
     @property
     def items(self) -> int:
@@ -70,7 +72,9 @@ class TokenTable:
         TokenTable('smollm2-top512', items=100, d_model=576)
         """
         if not 1 <= items <= self.items:
-            raise InputError(f"table {self.name} has {self.items} rows, not {items}; choose 1…{self.items} items")
+            raise InputError(
+                f"table {self.name} has {self.items} rows, not {items}; choose 1…{self.items} items"
+            )
         ids = None if self.token_ids is None else self.token_ids[:items]
         return TokenTable(self.name, self.embeddings[:items], self.null, ids)
 
@@ -79,7 +83,10 @@ class TokenTable:
 
 
 def token_table(
-    source: str | os.PathLike[str], items: int | None = None, d_model: int | None = None, seed: int = 0
+    source: str | os.PathLike[str],
+    items: int | None = None,
+    d_model: int | None = None,
+    seed: int = 0,
 ) -> TokenTable:
     """A table by its name or from a file; `items` keeps the most frequent, `d_model` is checked.
 
@@ -102,7 +109,9 @@ def token_table(
     else:
         table = _from_file(DATA / "smollm2-top512.safetensors" if source == "sample" else source)
     if d_model not in (None, table.d_model):
-        raise InputError(f"table {table.name} is {table.d_model} wide, not {d_model}; leave d_model out")
+        raise InputError(
+            f"table {table.name} is {table.d_model} wide, not {d_model}; leave d_model out"
+        )
     return table if items is None else table.first(items)
 
 
@@ -150,11 +159,16 @@ def _gaussian(items: int | None, d_model: int | None, seed: int) -> TokenTable:
 def _from_file(source: str | os.PathLike[str]) -> TokenTable:
     path, key = _path_and_key(os.fspath(source))
     if path.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"table {source} is unknown; use {', '.join(TABLES)} or a .safetensors or .npy file")
+        raise InputError(
+            f"table {source} is unknown; use {', '.join(TABLES)} or a .safetensors or .npy file"
+        )
     rows, beside = load_embeddings(path, key), {}
     if path.suffix.lower() == ".safetensors":
         with safe_open(path, framework="pt") as file:
-            beside = {name: file.get_tensor(name) for name in {"null", "token_ids"}.intersection(file.keys())}
+            beside = {
+                name: file.get_tensor(name)
+                for name in {"null", "token_ids"}.intersection(file.keys())
+            }
     if "null" not in beside:
         if len(rows) == 1:
             raise InputError(f"{path}: its only row would be NULL; add rows or a tensor 'null'")
@@ -162,7 +176,9 @@ def _from_file(source: str | os.PathLike[str]) -> TokenTable:
     for name, wanted in (("null", rows.shape[1]), ("token_ids", len(rows))):
         if name in beside and beside[name].shape != (wanted,):
             shape = tuple(beside[name].shape)
-            raise InputError(f"{path}: {name} has shape {shape}, which does not fit the table; give {wanted} numbers")
+            raise InputError(
+                f"{path}: {name} has shape {shape}, which does not fit the table; give {wanted} numbers"
+            )
     ids = beside["token_ids"].long() if "token_ids" in beside else None
     return TokenTable(path.stem, rows, beside["null"].float(), ids)
 

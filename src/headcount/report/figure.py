@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from headcount.experiments.evidence import Evidence
-from headcount.experiments.presets import Need
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.presets import Need
 
 Verdict = Literal["confirmed", "partly", "not confirmed", "not measured"]
 
@@ -22,7 +22,9 @@ class Comparison:
     paper: str  # as the paper writes it
     ours: str
     difference: str  # "+13 %", "same", "–" where the two cannot be subtracted
-    overlap: bool | None  # whether the paper's value lies in our 95 % interval; None where there is none
+    overlap: (
+        bool | None
+    )  # whether the paper's value lies in our 95 % interval; None where there is none
     place: str  # "Section 6.1, Fig. 3"
 
 
@@ -52,4 +54,6 @@ class Figure:
     table: Callable[[Evidence], pd.DataFrame] | None = None
     compare: Callable[[Evidence], list[Comparison]] = lambda evidence: []
     meaning: Callable[[Evidence], str] = lambda evidence: ""  # two sentences
-    command: Callable[[Evidence], str] | None = None  # that makes it, where `reproduce --only` does not
+    command: Callable[[Evidence], str] | None = (
+        None  # that makes it, where `reproduce --only` does not
+    )

@@ -41,14 +41,18 @@ def vega_lite_version() -> str:
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 
-def write_figure(spec: dict[str, Any], stem: Path, formats: Sequence[str] = FORMATS) -> tuple[list[Path], int]:
+def write_figure(
+    spec: dict[str, Any], stem: Path, formats: Sequence[str] = FORMATS
+) -> tuple[list[Path], int]:
     """Write `stem`.png, .svg and .pdf; gives their paths and the height of the picture in pixels.
 
     The SVG is drawn once and the others are made from it, which takes half the time of drawing each from the spec.
     """
     unknown = sorted(set(formats) - set(FORMATS))
     if unknown:
-        raise InputError(f"no format {', '.join(unknown)} for a figure; choose from {', '.join(FORMATS)}")
+        raise InputError(
+            f"no format {', '.join(unknown)} for a figure; choose from {', '.join(FORMATS)}"
+        )
     svg = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
     paths = []
     for suffix in formats:

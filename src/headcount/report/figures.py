@@ -10,24 +10,37 @@ from typing import Any
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
-from headcount.experiments.presets import Need
+from headcount.paper import data as paper
 from headcount.report import tables
 from headcount.report.comparisons import COMPARISONS
 from headcount.report.figure import Figure
 from headcount.report.meanings import MEANINGS
 from headcount.report.readings.block import block_command
 from headcount.report.readings.compiled import compiled_frontier, frontier_command
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.presets import Need
 
 _LAW = ("base", "extreme")  # whose thresholds the laws of Section 6.1 are fitted to
 
 
 def _figure(
-    name: str, title: str, *grids: str, table: Callable[[Evidence], pd.DataFrame] | None = None, **more: Any
+    name: str,
+    title: str,
+    *grids: str,
+    table: Callable[[Evidence], pd.DataFrame] | None = None,
+    **more: Any,
 ) -> Figure:
     draw = more.pop("draw", None if table else partial(_draw, name))
-    return Figure(name, title, grids, draw=draw, table=table, compare=COMPARISONS[name], meaning=MEANINGS[name], **more)
+    return Figure(
+        name,
+        title,
+        grids,
+        draw=draw,
+        table=table,
+        compare=COMPARISONS[name],
+        meaning=MEANINGS[name],
+        **more,
+    )
 
 
 def _draw(name: str, evidence: Evidence) -> Any:
@@ -61,7 +74,9 @@ FIGURES = (
         table=tables.fig7,
         command=block_command,
     ),
-    _figure("fig8", "Figure 8. D_K*, the smallest total key dimension", "base", "diagonal", "extreme"),
+    _figure(
+        "fig8", "Figure 8. D_K*, the smallest total key dimension", "base", "diagonal", "extreme"
+    ),
     _figure("fig9", "Figure 9. F1 against D_K", "base"),
     _figure("fig10", "Figure 10. Heads against compression", *_LAW),
     _figure("fig11", "Figure 11. F1 against D_K, regular graphs", "regular"),
@@ -69,7 +84,9 @@ FIGURES = (
     _figure("fig13", "Figure 13. Heads against degree", "regular"),
     _figure("table1", "Table 1. Width of a head at D_K*", "base", table=tables.table1),
     _figure("table2", "Table 2. Training step limits", table=tables.table2),
-    _figure("linear", "Beyond the paper: scores summed over heads", "linear", also=_beside("linear")),
+    _figure(
+        "linear", "Beyond the paper: scores summed over heads", "linear", also=_beside("linear")
+    ),
     _figure(
         "block",
         "Beyond the paper: what the second head does",
@@ -104,7 +121,9 @@ def chosen_figures(names: Sequence[str]) -> tuple[Figure, ...]:
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"{name!r} is no figure or table of the report; {hint or 'use ' + ', '.join(known)}")
+            raise InputError(
+                f"{name!r} is no figure or table of the report; {hint or 'use ' + ', '.join(known)}"
+            )
     return tuple(figure for figure in FIGURES if not names or figure.id in names)
 
 

@@ -20,13 +20,22 @@ from headcount.problem.makers import permutation_graph
 from headcount.shapes import Float
 from headcount.theory.noise import measure_n3
 
-_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]  # Okabe–Ito: all readers tell them apart
+_COLOURS = [
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+]  # Okabe–Ito: all readers tell them apart
 _LINE = "#222222"
 _LIMIT = "∞"
 Layers = alt.LayerChart | alt.FacetChart
 
 
-def n3_by_block(items: int, d_models: Sequence[int], key_dims: Sequence[int], seed: int = 0) -> pd.DataFrame:
+def n3_by_block(
+    items: int, d_models: Sequence[int], key_dims: Sequence[int], seed: int = 0
+) -> pd.DataFrame:
     """The largest |N₃|/d_k at block sizes m, m/4, m/16, …, with the laws of its two parts.
 
     `eq1` is Eq. (1), which describes the centred part, and `mean` the law of E[N₃ | X]; each times the median ratio
@@ -37,7 +46,9 @@ def n3_by_block(items: int, d_models: Sequence[int], key_dims: Sequence[int], se
     blocks = [items // 4**power for power in range(items.bit_length() // 2)]
     frame = pd.concat([measure_n3(items, d_model, blocks, key_dims, seed) for d_model in d_models])
     sizes = ["items", "d_model", "block", "key_dim"]
-    largest, law = (frame.pivot(index=sizes, columns="part", values=name) for name in ("max", "law"))
+    largest, law = (
+        frame.pivot(index=sizes, columns="part", values=name) for name in ("max", "law")
+    )
     constants = (largest / law).median()
     wide = pd.DataFrame(
         {
@@ -59,17 +70,29 @@ def gaps_by_budget(
     orthogonal signatures, as many columns as the block has edges, reach exactly.
     """
     if not all(1 <= count <= min(items, *budgets) for count in heads):
-        raise InputError(f"heads {list(heads)} must be at least 1, and at most the items and the smallest budget")
+        raise InputError(
+            f"heads {list(heads)} must be at least 1, and at most the items and the smallest budget"
+        )
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     lines = []
     for count in heads:
         matchings = split_sources(graph, count)
-        ideal = KeyQuery.from_heads([(table[part.sources].T, table[part.targets].T) for part in matchings], 0.5)
+        ideal = KeyQuery.from_heads(
+            [(table[part.sources].T, table[part.targets].T) for part in matchings], 0.5
+        )
         lines.append({"heads": count, "budget": inf, "gap": _gap(ideal, graph, table)})
         for budget in budgets:
             width = budget // count
-            weights = fill(table, matchings, Signatures(seed=seed), width, inverter("transpose"), notes={})
-            lines.append({"heads": count, "budget": float(budget), "gap": _gap(weights, graph, table) / width})
+            weights = fill(
+                table, matchings, Signatures(seed=seed), width, inverter("transpose"), notes={}
+            )
+            lines.append(
+                {
+                    "heads": count,
+                    "budget": float(budget),
+                    "gap": _gap(weights, graph, table) / width,
+                }
+            )
     return pd.DataFrame(lines).assign(items=items, d_model=d_model)
 
 
@@ -85,7 +108,8 @@ def draw_noise(noise: pd.DataFrame, gaps: pd.DataFrame) -> alt.HConcatChart:
     """Left: N₃ against Eq. (1), a panel for each d_model. Right: the gap against D_K, a line for each head count."""
     decades = _decades(noise["measured"].to_numpy())
     panels = [
-        _draw_n3(noise.query("d_model == @d_model"), d_model, decades) for d_model in sorted(set(noise["d_model"]))
+        _draw_n3(noise.query("d_model == @d_model"), d_model, decades)
+        for d_model in sorted(set(noise["d_model"]))
     ]
     left = alt.hconcat(*panels, spacing=20).resolve_scale(color="shared", strokeDash="shared")
     title = f"Leakage noise of the compressive construction, {noise['items'].iloc[0]:,} items, Gaussian table"
@@ -115,7 +139,9 @@ def _draw_n3(noise: pd.DataFrame, d_model: int, decades: list[float]) -> Layers:
         title="largest |N₃| over pairs, as a share of d_k",
     )
     colour = alt.Color(
-        "key_dim:N", scale=alt.Scale(range=_COLOURS), legend=alt.Legend(title="d_k (points: measured)", orient="bottom")
+        "key_dim:N",
+        scale=alt.Scale(range=_COLOURS),
+        legend=alt.Legend(title="d_k (points: measured)", orient="bottom"),
     )
     dash = alt.StrokeDash(
         "law:N",
@@ -125,7 +151,9 @@ def _draw_n3(noise: pd.DataFrame, d_model: int, decades: list[float]) -> Layers:
     curves = alt.Chart(noise.assign(law=eq1, share=noise["eq1"])).mark_line(clip=True)
     # As a share of d_k the mean part's law is one line for all widths.
     line = alt.Chart(noise.drop_duplicates("block").assign(law=mean, share=noise["mean"]))
-    points = alt.Chart(noise.assign(share=noise["measured"])).mark_point(filled=True, size=55, opacity=1, clip=True)
+    points = alt.Chart(noise.assign(share=noise["measured"])).mark_point(
+        filled=True, size=55, opacity=1, clip=True
+    )
     chart = (
         curves.encode(x=x, y=y, color=colour, strokeDash=dash)
         + line.mark_line(clip=True, color=_LINE).encode(x=x, y=y, strokeDash=dash)

@@ -20,18 +20,29 @@ import vl_convert
 from markupsafe import Markup
 
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
 from headcount.files import replacing
 from headcount.report.figure import Claim, Comparison, Figure, Verdict
 from headcount.report.figure_files import FORMATS, specification, vega_lite_version, write_figure
+from headcount.reproduction.evidence import Evidence
 
 _ASSETS = Path(__file__).with_name("assets")
 _FOLDER = "figures"
 _MARKS = {"confirmed": "✓", "partly": "◐", "not confirmed": "✗", "not measured": "–"}
-_FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))  # signal, label, column
+_FILTERS = (
+    ("m", "m", "items"),
+    ("d_model_", "d_model", "d_model"),
+    ("h", "h", "heads"),
+)  # signal, label, column
 _FRAMES = ("curves", "thresholds", "by_heads")
 _NUMBER = re.compile(r"–?|[−+-]?[\d,.]+( ?%)?")  # or a dash, or nothing
-_COMPARED = ("what", "the paper’s", "ours", "difference", "in our 95 % interval", "place in the paper")
+_COMPARED = (
+    "what",
+    "the paper’s",
+    "ours",
+    "difference",
+    "in our 95 % interval",
+    "place in the paper",
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,11 @@ def write_report(
 
 
 def _section(
-    folder: Path, figure: Figure, evidence: Evidence, claims: Sequence[Claim], formats: Sequence[str]
+    folder: Path,
+    figure: Figure,
+    evidence: Evidence,
+    claims: Sequence[Claim],
+    formats: Sequence[str],
 ) -> Section:
     """Draw the figure, write its files, and say what the page shows of it."""
     preset = evidence.provenance.get("preset", "paper")
@@ -107,7 +122,11 @@ def _section(
     if not _is_measured(figure, evidence):
         return replace(section, missing=f"Not measured by the preset “{preset}”.")
     try:
-        section = replace(section, meaning=figure.meaning(evidence), comparisons=_compared(figure.compare(evidence)))
+        section = replace(
+            section,
+            meaning=figure.meaning(evidence),
+            comparisons=_compared(figure.compare(evidence)),
+        )
         chart = figure.draw(evidence) if figure.draw else None
         table = figure.table(evidence) if figure.table else None
     except InputError as error:
@@ -141,7 +160,12 @@ def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Clai
         marks=_MARKS,
         titles={section.id: section.title for section in sections},
         choices=[
-            {"signal": signal, "label": label, "column": column, "options": _values(evidence, column)}
+            {
+                "signal": signal,
+                "label": label,
+                "column": column,
+                "options": _values(evidence, column),
+            }
             for signal, label, column in _FILTERS
         ],
         sections=sections,
@@ -156,7 +180,9 @@ def _is_measured(figure: Figure, evidence: Evidence) -> bool:
 
 def _values(evidence: Evidence, column: str) -> list[int]:
     frames = [getattr(evidence, name) for name in (*_FRAMES, "block")]
-    return sorted({int(value) for frame in frames if column in frame for value in frame[column].dropna()})
+    return sorted(
+        {int(value) for frame in frames if column in frame for value in frame[column].dropna()}
+    )
 
 
 def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
@@ -177,7 +203,10 @@ def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
         "versions",
     )
     shown = {"seconds": "time of training", "run_steps": "run-steps"}
-    order = [*(name for name in names if name in known), *(name for name in known if name not in names)]
+    order = [
+        *(name for name in names if name in known),
+        *(name for name in known if name not in names),
+    ]
     return [(shown.get(name, name), _fact(name, known[name])) for name in order]
 
 
@@ -204,7 +233,10 @@ def _duration(seconds: float) -> str:
 def _compared(comparisons: Sequence[Comparison]) -> Grid | None:
     if not comparisons:
         return None
-    return _texts(_COMPARED, [[getattr(line, field.name) for field in fields(Comparison)] for line in comparisons])
+    return _texts(
+        _COMPARED,
+        [[getattr(line, field.name) for field in fields(Comparison)] for line in comparisons],
+    )
 
 
 def _grid(table: pd.DataFrame) -> Grid:

@@ -23,7 +23,11 @@ from headcount.shapes import Float
 _SHOWN = 64  # rows and columns drawn at most
 _BINS = 40
 _SIDE = 380  # pixels
-_EDGE, _OTHER, _LINE = "#D55E00", "#0072B2", "#222222"  # Okabe–Ito: told apart by all readers and in print
+_EDGE, _OTHER, _LINE = (
+    "#D55E00",
+    "#0072B2",
+    "#222222",
+)  # Okabe–Ito: told apart by all readers and in print
 _FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -38,10 +42,14 @@ class ScoreMatrix:
     shown: int
 
 
-def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> ScoreMatrix:
+def score_matrix(
+    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+) -> ScoreMatrix:
     """Scores of the first sources against targets ordered so that edges lie on the diagonal where they can."""
     if len(table) != graph.items:
-        raise InputError(f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits")
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits"
+        )
     shown = min(graph.items, _SHOWN)
     sources, targets = np.arange(shown), _diagonal_targets(graph, shown)
     parts = Projections.of(weights, table)
@@ -57,7 +65,13 @@ def score_matrix(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_
             "edge": graph.has_edges(sources[rows], targets[columns]),
         }
     )
-    return ScoreMatrix(cells, _histogram(weights, graph, parts, window.numpy()), weights.threshold, graph.items, shown)
+    return ScoreMatrix(
+        cells,
+        _histogram(weights, graph, parts, window.numpy()),
+        weights.threshold,
+        graph.items,
+        shown,
+    )
 
 
 def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
@@ -86,7 +100,9 @@ def _heat(matrix: ScoreMatrix) -> Any:
         .mark_point(filled=False, size=(_SIDE / matrix.shown) ** 2 * 1.6, strokeWidth=1)
         .encode(color=alt.value(_LINE))
     )
-    return (heat + rings).properties(width=_SIDE, height=_SIDE, title="scores; rings mark the true edges")
+    return (heat + rings).properties(
+        width=_SIDE, height=_SIDE, title="scores; rings mark the true edges"
+    )
 
 
 def _distribution(matrix: ScoreMatrix) -> Any:
@@ -108,14 +124,18 @@ def _distribution(matrix: ScoreMatrix) -> Any:
     label = limit.mark_text(dy=8, baseline="top", color=_LINE, **side_of_rule).encode(
         x="τ:Q", y=alt.value(0), text=alt.value(f"τ = {matrix.threshold:.4g}")
     )
-    return (bars + rule + label).properties(width=_SIDE, height=_SIDE, title="all pairs against the threshold")
+    return (bars + rule + label).properties(
+        width=_SIDE, height=_SIDE, title="all pairs against the threshold"
+    )
 
 
 def save_chart(chart: alt.HConcatChart, path: str | os.PathLike[str]) -> None:
     """Write a chart as PNG, SVG or PDF, by the suffix."""
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
-        raise InputError(f"{path}: charts are written as {', '.join(_FORMATS)}; choose one of these suffixes")
+        raise InputError(
+            f"{path}: charts are written as {', '.join(_FORMATS)}; choose one of these suffixes"
+        )
     with replacing(path) as temporary:
         chart.save(str(temporary), scale_factor=2 if suffix == ".png" else 1)
 
@@ -134,7 +154,9 @@ def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
     return order
 
 
-def _histogram(weights: KeyQuery, graph: Graph, parts: Projections, sample: np.ndarray) -> pd.DataFrame:
+def _histogram(
+    weights: KeyQuery, graph: Graph, parts: Projections, sample: np.ndarray
+) -> pd.DataFrame:
     """Counts of all m² scores in equal bins, edges and non-edges apart, in two passes over the tiles."""
     low, high = weights.threshold, weights.threshold
     for _, _, tile in parts.tiles(torch.float64, 1024):
@@ -143,7 +165,9 @@ def _histogram(weights: KeyQuery, graph: Graph, parts: Projections, sample: np.n
     everything = np.zeros(bounds.size - 1, dtype=np.int64)
     for _, _, tile in parts.tiles(torch.float64, 1024):
         everything += np.histogram(tile.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
-    edge_scores = parts.at(torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy()))
+    edge_scores = parts.at(
+        torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy())
+    )
     edges = np.histogram(edge_scores.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
     frames = [
         pd.DataFrame(

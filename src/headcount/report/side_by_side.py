@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from headcount.experiments import paper
+from headcount.paper import data as paper
 from headcount.report.figure import Comparison
 from headcount.report.readings.frames import value
 from headcount.report.words import interval_text, num, paper_text, percent, signed

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.readings.block import Cell, Setting, panels
 from headcount.report.readings.block_controls import AT_TEST, Control, controls
 from headcount.report.readings.compiled import compiled_frontier
 from headcount.report.readings.frames import passing, rows
 from headcount.report.readings.paper_widths import paper_widths
 from headcount.report.words import widths_text
+from headcount.reproduction.evidence import Evidence
 
 MISSING = "–"
 
@@ -74,7 +74,12 @@ def unlisted_points() -> tuple[tuple[int, int], ...]:
     ((1024, 32),)
     """
     listed = set(rows(paper.table_2(), "items", "d_model"))
-    swept = {point for name in paper.grids() if paper.grid(name).variant == "max" for point in paper.grid(name).points}
+    swept = {
+        point
+        for name in paper.grids()
+        if paper.grid(name).variant == "max"
+        for point in paper.grid(name).points
+    }
     return tuple(sorted(swept - listed))
 
 
@@ -108,7 +113,9 @@ def fig7(evidence: Evidence) -> pd.DataFrame:
             more = {
                 "accuracy with s and q barred": f"{barred[at].mean:.4f}",
                 "errors that are s": _percent(cell.errors_s),
-                "gain in the last quarter of training": MISSING if cell.late_gain is None else f"{cell.late_gain:.4f}",
+                "gain in the last quarter of training": MISSING
+                if cell.late_gain is None
+                else f"{cell.late_gain:.4f}",
                 "steps": panel.steps,
             }
             lines.append(_block_line(panel, cell) | more)
@@ -118,11 +125,18 @@ def fig7(evidence: Evidence) -> pd.DataFrame:
 def block(evidence: Evidence) -> pd.DataFrame:
     """One head under every control: the gap to several heads that is closed, and what its final answers are."""
     found = controls(evidence)
-    plain = {control.plain.title: Control("none", control.plain, control.plain) for control in found}
+    plain = {
+        control.plain.title: Control("none", control.plain, control.plain) for control in found
+    }
     lines = []
     for control in (every for none in plain.values() for every in (none, *_of_table(found, none))):
         for cell in control.cells:
-            kinds = {"correct": "correct", "s": "s", "another of the context": "context", "NULL": "null"}
+            kinds = {
+                "correct": "correct",
+                "s": "s",
+                "another of the context": "context",
+                "NULL": "null",
+            }
             answers = {kind: f"{cell.answers(kind):.4f}" for kind in kinds.values()}
             if control.name == AT_TEST:  # its answers are those of the row without a control
                 answers = dict.fromkeys(answers, MISSING)
@@ -163,7 +177,16 @@ def _percent(share: float | None) -> str:
 
 def _ends(evidence: Evidence) -> dict[tuple[int, int], tuple[str, str]]:
     """D_K* and h* of every base point, with their intervals."""
-    names = ("items", "d_model", "central", "optimistic", "conservative", "heads", "heads_low", "heads_high")
+    names = (
+        "items",
+        "d_model",
+        "central",
+        "optimistic",
+        "conservative",
+        "heads",
+        "heads_low",
+        "heads_high",
+    )
     return {
         (m, d): (_with_ends(budget, low, high), _with_ends(heads, few, many))
         for m, d, budget, low, high, heads, few, many in rows(passing(evidence, "base"), *names)

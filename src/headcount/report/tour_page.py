@@ -33,7 +33,9 @@ headcount show weights.safetensors graph.csv table.npy --scores scores.png</pre>
 """
 
 
-def write_tour_page(path: str | os.PathLike[str], found: Recovery, picture: Path, title: str) -> None:
+def write_tour_page(
+    path: str | os.PathLike[str], found: Recovery, picture: Path, title: str
+) -> None:
     """A verdict, the picture, the figures of the Recovery, and the commands that give them again."""
     verdict = (
         "Every true edge scores above the threshold and no other pair does, so the weights are right in every context."
@@ -54,10 +56,12 @@ def write_tour_page(path: str | os.PathLike[str], found: Recovery, picture: Path
         "f1",
     )
     rows = "".join(
-        f"<tr><td>{name.replace('_', ' ')}</td><td>{html.escape(str(cells[name]))}</td></tr>" for name in shown
+        f"<tr><td>{name.replace('_', ' ')}</td><td>{html.escape(str(cells[name]))}</td></tr>"
+        for name in shown
     )
     image = base64.b64encode(picture.read_bytes()).decode()
     with replacing(path) as temporary:
         temporary.write_text(
-            _PAGE.format(title=html.escape(title), verdict=verdict, image=image, rows=rows), encoding="utf-8"
+            _PAGE.format(title=html.escape(title), verdict=verdict, image=image, rows=rows),
+            encoding="utf-8",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headcount.experiments.paper import Value
+from headcount.paper.data import Value
 
 
 def num(value: float, digits: int = 3) -> str:
@@ -37,7 +37,10 @@ def paper_text(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return ", ".join(f"({paper_text(item)})" if isinstance(item, tuple) else paper_text(item) for item in value)
+        return ", ".join(
+            f"({paper_text(item)})" if isinstance(item, tuple) else paper_text(item)
+            for item in value
+        )
     return f"{value:,}".replace("-", "−")
 
 

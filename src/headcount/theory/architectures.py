@@ -108,11 +108,15 @@ def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
     heads = _size(config, "heads", path)
     kv_heads = _kv_heads(config, heads, path)
     if heads % kv_heads:
-        raise InputError(f"{path}: {kv_heads} key-value heads do not divide {heads} heads; correct the file")
+        raise InputError(
+            f"{path}: {kv_heads} key-value heads do not divide {heads} heads; correct the file"
+        )
     key_dim = _size(config, "key_dim", path, default=0)
     if key_dim == 0:
         if d_model % heads:
-            raise InputError(f"{path}: {heads} heads do not divide width {d_model}; add head_dim to the file")
+            raise InputError(
+                f"{path}: {heads} heads do not divide width {d_model}; add head_dim to the file"
+            )
         key_dim = d_model // heads
     vocabulary = _size(config, "vocabulary", path, default=0) or None
     layers = _size(config, "layers", path, default=1)
@@ -124,7 +128,9 @@ def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
 
 def _kv_heads(config: Mapping[str, Any], heads: int, path: Path) -> int:
     """The heads with keys of their own; all of them where the file names no others."""
-    if config.get("multi_query") is True and not config.get("new_decoder_architecture"):  # Falcon, GPT-BigCode
+    if config.get("multi_query") is True and not config.get(
+        "new_decoder_architecture"
+    ):  # Falcon, GPT-BigCode
         return 1
     if config.get("multi_query_attention") is True:  # ChatGLM
         return _size(config, "groups", path, default=1)
@@ -142,7 +148,9 @@ def _size(config: Mapping[str, Any], what: str, path: Path, default: int | None 
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{path}: {key} = {value!r}: not a positive whole number; correct the file")
+            raise InputError(
+                f"{path}: {key} = {value!r}: not a positive whole number; correct the file"
+            )
         return value
     if default is None:
         raise InputError(f"{path}: none of {', '.join(_KEYS[what])} is there; add one to the file")
@@ -178,7 +186,9 @@ def audit_architecture(
     )
     trained = next(holding for holding in holdings if holding.sense == "about")
     heads, key_dim = _split(architecture, trained)
-    cost = footprint(architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget)
+    cost = footprint(
+        architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget
+    )
     advice = (
         f"A layer holds about {trained.edges:,} relations among {trained.items:,} items; for so many, "
         f"the laws split its {architecture.key_budget:,} key columns into {heads:,} heads of width {key_dim}"

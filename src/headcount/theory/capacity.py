@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headcount.errors import InputError
-from headcount.theory.bounds import check_bits, warren_bits
 from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
 from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
-from headcount.theory.plan import Variant, law_reason, trained_split
-from headcount.theory.upper import UpperBound, best_upper_bound, pseudo_inverse
+from headcount.theory.lower_bounds import check_bits, warren_bits
+from headcount.theory.planner import Variant, law_reason, trained_split
+from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,14 @@ def _constructed(d_model: int, budget: int, items: int | None, variant: Variant)
         found = [choice for choice in fitting(m, edges) if choice.sure]
     else:
         m, edges = _largest(lambda m, edges: bool(fitting(m, edges)), items)
-        found = choices(m, max(edges, 1))  # never empty: one edge is a partial permutation, which each variant covers
+        found = choices(
+            m, max(edges, 1)
+        )  # never empty: one edge is a partial permutation, which each variant covers
     upper = min(found, key=lambda choice: choice.budget)
     split = f"{upper.heads:,} × {upper.key_dim:,}"
-    reason = f"Split as {split}" if edges else f"One block takes {split}, more than D_K = {budget:,}"
+    reason = (
+        f"Split as {split}" if edges else f"One block takes {split}, more than D_K = {budget:,}"
+    )
     sense = "at least" if upper.sure else "about"
     return Holding(upper.name, sense, m, edges, f"{reason}; {upper.basis}", upper.sure)
 

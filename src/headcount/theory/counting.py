@@ -23,13 +23,17 @@ def check_sizes(items: int, edges: int | None = None, d_model: int = 1) -> int:
     if items < 2:
         raise InputError(f"items = {items}: a graph needs at least 2 items; pass a larger number")
     if d_model < 1:
-        raise InputError(f"d_model = {d_model}: the model width is at least 1; pass a larger number")
+        raise InputError(
+            f"d_model = {d_model}: the model width is at least 1; pass a larger number"
+        )
     edges = items if edges is None else edges
     pairs = items * (items - 1)
     if edges < 1:
         raise InputError(f"edges = {edges}: a graph needs at least 1 edge; pass a larger number")
     if edges > pairs:
-        raise InputError(f"edges = {edges}: {items} items have only {pairs} ordered pairs; pass fewer edges")
+        raise InputError(
+            f"edges = {edges}: {items} items have only {pairs} ordered pairs; pass fewer edges"
+        )
     return edges
 
 
@@ -43,7 +47,10 @@ def check_degree(items: int, edges: int, max_degree: int) -> None:
 
 
 def log2_graphs(
-    items: int, edges: int | None = None, family: Family = "permutation", max_degree: int | None = None
+    items: int,
+    edges: int | None = None,
+    family: Family = "permutation",
+    max_degree: int | None = None,
 ) -> float:
     """Give log2 of the number of graphs in a family, or (`regular`, `bounded`) a lower bound on it.
 
@@ -78,21 +85,29 @@ def log2_graphs(
     match family:
         case "permutation":
             if edges != items:
-                raise InputError(f"edges = {edges}: a permutation of {items} items has {items}; leave edges out")
+                raise InputError(
+                    f"edges = {edges}: a permutation of {items} items has {items}; leave edges out"
+                )
             return math.lgamma(items + 1) / math.log(2)
         case "graph":
             return _log_binomial(items * (items - 1), edges) / math.log(2)
         case "regular":
             if edges % items:
-                raise InputError(f"edges = {edges}: not a multiple of {items} items; pass degree × items")
+                raise InputError(
+                    f"edges = {edges}: not a multiple of {items} items; pass degree × items"
+                )
             return _log_regular(items, edges // items) / math.log(2)
         case "bounded":
             if max_degree is None:
-                raise InputError("family = 'bounded': its largest degree is missing; pass max_degree")
+                raise InputError(
+                    "family = 'bounded': its largest degree is missing; pass max_degree"
+                )
             check_degree(items, edges, max_degree)
             return _log_bounded(items, edges, min(max_degree, items - 1)) / math.log(2)
         case _:
-            raise InputError(f"family = {family!r}: not known; choose permutation, graph, regular or bounded")
+            raise InputError(
+                f"family = {family!r}: not known; choose permutation, graph, regular or bounded"
+            )
 
 
 def _log_regular(items: int, degree: int) -> float:
@@ -103,7 +118,11 @@ def _log_regular(items: int, degree: int) -> float:
 
 def _log_bounded(items: int, edges: int, max_degree: int) -> float:
     least = -(-edges // items)
-    degrees = {least, max_degree, *(2**power for power in range(least.bit_length(), max_degree.bit_length()))}
+    degrees = {
+        least,
+        max_degree,
+        *(2**power for power in range(least.bit_length(), max_degree.bit_length())),
+    }
     return max(_log_parts_of_regular(items, edges, degree) for degree in degrees)
 
 
@@ -113,7 +132,9 @@ def _log_parts_of_regular(items: int, edges: int, degree: int) -> float:
     each, rest = divmod(missing, items)
     even = (items - rest) * math.lgamma(each + 1) + rest * math.lgamma(each + 2)
     graphs = _log_regular(items, degree) - most + 2 * even
-    return _log_binomial(degree * items, edges) + max(0.0, graphs - 1e-14 * most)  # less what may be rounding
+    return _log_binomial(degree * items, edges) + max(
+        0.0, graphs - 1e-14 * most
+    )  # less what may be rounding
 
 
 def _log_binomial(total: int, chosen: int) -> float:

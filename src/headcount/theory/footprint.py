@@ -45,7 +45,9 @@ def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
     return d_model * (budget + (budget if key_budget is None else key_budget)) + 1
 
 
-def footprint(d_model: int, budget: int, *, key_budget: int | None = None, dtype: str = "float32") -> Footprint:
+def footprint(
+    d_model: int, budget: int, *, key_budget: int | None = None, dtype: str = "float32"
+) -> Footprint:
     """Cost a channel of total key dimension `budget`: 4·d_model·D_K flops a token, 2·D_K a pair (Appendix C).
 
     >>> cost = footprint(d_model=32, budget=64)
@@ -55,7 +57,9 @@ def footprint(d_model: int, budget: int, *, key_budget: int | None = None, dtype
     163840
     """
     if dtype not in BYTES_PER_PARAMETER:
-        raise InputError(f"dtype = {dtype!r}: not known; choose one of {', '.join(BYTES_PER_PARAMETER)}")
+        raise InputError(
+            f"dtype = {dtype!r}: not known; choose one of {', '.join(BYTES_PER_PARAMETER)}"
+        )
     count = parameters(d_model, budget, key_budget)
     return Footprint(
         parameters=count,

@@ -68,7 +68,9 @@ def balanced_scale(table: Float[Tensor, "items d_model"]) -> float:
     norms = table.double().square().sum(1)
     scale = float(norms.min() + norms.max()) / 2
     if scale == 0:
-        raise InputError("every row of the table is zero, so no scale makes it an inverse; give another table")
+        raise InputError(
+            "every row of the table is zero, so no scale makes it an inverse; give another table"
+        )
     return scale
 
 
@@ -93,14 +95,23 @@ def incoherence(
     if not 1 <= block <= items:
         raise InputError(f"block {block} does not fit {items} items; choose 1…{items}")
     scale = balanced_scale(table) if scale is None else scale
-    ends = [(rows.off[:, -1], rows.whole[:, -1], rows.off[:, 0], rows.nearest) for rows in _rows(table, block, scale)]
+    ends = [
+        (rows.off[:, -1], rows.whole[:, -1], rows.off[:, 0], rows.nearest)
+        for rows in _rows(table, block, scale)
+    ]
     off, whole, similarity, nearest = (torch.cat(part) for part in zip(*ends, strict=True))
     heaviest = whole.sort(descending=True).values
     every = items * (items - 1) // 2 * items <= work
-    first, second = np.triu_indices(items, 1) if every else _likely_pairs(similarity, nearest, work // items, seed)
+    first, second = (
+        np.triu_indices(items, 1)
+        if every
+        else _likely_pairs(similarity, nearest, work // items, seed)
+    )
     low = float(cross_leakage(table, first, second, block, scale).max()) if len(first) else 0.0
     high = low if every else float(heaviest[:2].prod().sqrt())  # |Σ δ_i δ_j| ≤ √(γ_i γ_j), two rows
-    return Incoherence(scale, block, _diagonal(table, scale), float(off.max()), float(heaviest[0]), (low, high))
+    return Incoherence(
+        scale, block, _diagonal(table, scale), float(off.max()), float(heaviest[0]), (low, high)
+    )
 
 
 def cross_leakage(
@@ -118,7 +129,8 @@ def cross_leakage(
         rows, place = np.unique(np.stack([first[part], second[part]]), return_inverse=True)
         products = leakage(table, rows, scale=scale)[place.reshape(2, -1)].prod(0)
         above, below = (
-            (sign * products).topk(min(block, len(table)), dim=1).values.clamp(min=0).sum(1) for sign in (1, -1)
+            (sign * products).topk(min(block, len(table)), dim=1).values.clamp(min=0).sum(1)
+            for sign in (1, -1)
         )
         found.append(torch.maximum(above, below))
     return torch.cat(found)
@@ -140,9 +152,15 @@ def largest_block(
     >>> largest_block(torch.eye(8)), largest_block(torch.ones(8, 2))
     (8, 0)
     """
-    for name, constant in (("c_diagonal", c_diagonal), ("c_leakage", c_leakage), ("c_cross", c_cross)):
+    for name, constant in (
+        ("c_diagonal", c_diagonal),
+        ("c_leakage", c_leakage),
+        ("c_cross", c_cross),
+    ):
         if not 0 <= constant < inf:
-            raise InputError(f"{name} = {constant}: Theorem B.5's constants are finite; choose a positive number")
+            raise InputError(
+                f"{name} = {constant}: Theorem B.5's constants are finite; choose a positive number"
+            )
     items = len(table)
     scale = balanced_scale(table) if scale is None else scale
     if _diagonal(table, scale) > c_diagonal:
@@ -187,7 +205,9 @@ def _diagonal(table: Tensor, scale: float) -> float:
     return float((table.double().square().sum(1) / scale - 1).abs().max())
 
 
-def _likely_pairs(similarity: Tensor, nearest: Tensor, pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _likely_pairs(
+    similarity: Tensor, nearest: Tensor, pairs: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Pairs i ≠ j: the most similar ones, as far as each row's nearest shows them, and as many random ones."""
     items, half = len(nearest), max(pairs // 2, 1)
     rng = np.random.default_rng(seed)

@@ -78,7 +78,9 @@ def decompose(
     >>> parts.signal.tolist(), float(parts.n3.abs().max())
     ([[0.0, 3.0], [0.0, 0.0]], 0.0)
     """
-    return _decompose(table, (sources, targets), signatures[torch.tensor(targets)], scale, rows, columns)
+    return _decompose(
+        table, (sources, targets), signatures[torch.tensor(targets)], scale, rows, columns
+    )
 
 
 def expected(
@@ -102,12 +104,19 @@ def expected(
 
 
 def _decompose(
-    table: Tensor, head: Head, signed: Tensor, scale: float, rows: np.ndarray | None, columns: np.ndarray | None
+    table: Tensor,
+    head: Head,
+    signed: Tensor,
+    scale: float,
+    rows: np.ndarray | None,
+    columns: np.ndarray | None,
 ) -> Decomposition:
     signed = signed.double()
     query, query_leak = _identity_and_leak(table, head[0], signed, scale, rows)
     key, key_leak = _identity_and_leak(table, head[1], signed, scale, columns)
-    return Decomposition(query @ key.T, query @ key_leak.T, query_leak @ key.T, query_leak @ key_leak.T)
+    return Decomposition(
+        query @ key.T, query @ key_leak.T, query_leak @ key.T, query_leak @ key_leak.T
+    )
 
 
 def _identity_and_leak(
@@ -115,7 +124,9 @@ def _identity_and_leak(
 ) -> tuple[Tensor, Tensor]:
     """e_i W' and δ_i W' for a template W' with the rows `signed` at `members` and zero elsewhere."""
     if np.unique(members).size != members.size:
-        raise InputError("an item stands twice among the sources or the targets of a head; give a matching")
+        raise InputError(
+            "an item stands twice among the sources or the targets of a head; give a matching"
+        )
     rows = np.arange(len(table)) if rows is None else rows
     own, place = np.nonzero(rows[:, None] == members)
     identity = torch.zeros(len(rows), signed.shape[1], dtype=torch.float64)
@@ -138,7 +149,9 @@ class Concentration:
     c3: float  # the least C₃: cross_correlation·√(d_model/ln m)
 
 
-def concentration(table: Float[Tensor, "items d_model"], heads: Sequence[Head], scale: float = 1.0) -> Concentration:
+def concentration(
+    table: Float[Tensor, "items d_model"], heads: Sequence[Head], scale: float = 1.0
+) -> Concentration:
     """Measure Lemma B.3 for all i, j and k: 2·m²·Σ|V_k| multiplications, in tiles of rows.
 
     >>> concentration(torch.eye(4), [(np.arange(4), np.arange(4))]).leakage_mass
@@ -184,7 +197,12 @@ def noise_summary(
             means = expected(table, sources, targets, key_dim, scale, rows=rows)
             inside = target[rows] >= 0
             non_edge = ending & (np.arange(items) != target[rows][:, None])
-            kept = {"signal": inside[:, None] & non_edge, "n1": inside, "n2": (slice(None), ending), "n3": slice(None)}
+            kept = {
+                "signal": inside[:, None] & non_edge,
+                "n1": inside,
+                "n2": (slice(None), ending),
+                "n3": slice(None),
+            }
             for name, chosen in kept.items():
                 gathered[name].add(getattr(parts, name)[chosen], getattr(means, name)[chosen])
     return pd.DataFrame([{"part": name, **found.as_dict()} for name, found in gathered.items()])
@@ -205,7 +223,11 @@ class _Gathered:
             self.mean = max(self.mean, float(means.abs().max()))
 
     def as_dict(self) -> dict[str, float]:
-        return {"rms": sqrt(self.squares / max(self.count, 1)), "max": self.largest, "max_mean": self.mean}
+        return {
+            "rms": sqrt(self.squares / max(self.count, 1)),
+            "max": self.largest,
+            "max_mean": self.mean,
+        }
 
 
 def predicted_n3(items: int, d_model: int, block: int, key_dim: int) -> float:
@@ -239,7 +261,9 @@ def measure_n3(
     mean given X (`mean`: d_k⟨δ, δ⟩) and the rest (`centred`); `law` is Eq. (1), for `mean` its own law.
     """
     if not all(1 <= block <= items for block in blocks) or min(key_dims, default=0) < 1:
-        raise InputError(f"blocks must lie in 1…{items} and key_dims be at least 1; choose such sizes")
+        raise InputError(
+            f"blocks must lie in 1…{items} and key_dims be at least 1; choose such sizes"
+        )
     rng = np.random.default_rng([seed, 0x3])
     table = gaussian_embeddings(items, d_model, seed)
     order, targets = rng.permutation(items), rng.permutation(items)
@@ -256,7 +280,8 @@ def measure_n3(
             law = predicted_n3(items, d_model, block, key_dim)
             mean_law = predicted_n3_mean(items, d_model, block, key_dim)
             lines += [
-                sizes | {"part": part, **_spread(values), "law": mean_law if part == "mean" else law}
+                sizes
+                | {"part": part, **_spread(values), "law": mean_law if part == "mean" else law}
                 for part, values in (
                     ("total", total),
                     ("centred", total - key_dim * products),

@@ -47,7 +47,9 @@ def score_gradient(
     return _to_heads(spec, scores, slope), down
 
 
-def _logistic_slope(spec: RunSpec, joined: Pairs, positive: Labels, threshold: Float[Tensor, "*runs"]) -> Pairs:
+def _logistic_slope(
+    spec: RunSpec, joined: Pairs, positive: Labels, threshold: Float[Tensor, "*runs"]
+) -> Pairs:
     """∂/∂S of (1/ℓ²) Σ_pq [w₊ y softplus(−z) + (1 − y) softplus(z)], z = α(S − τ)."""
     chance = torch.sigmoid(spec.sharpness * (joined - threshold[..., None, None]))
     weight = positive_weight(spec, positive)[..., None, None]
@@ -62,7 +64,9 @@ def positive_weight(spec: RunSpec, positive: Labels) -> Float[Tensor, "*runs"]:
     return torch.where(count > 0, (spec.length**2 - count) / count, 0.0)
 
 
-def _retrieval_slope(joined: Pairs, positive: Labels, messages: Float[Tensor, "*runs length d_model"]) -> Pairs:
+def _retrieval_slope(
+    joined: Pairs, positive: Labels, messages: Float[Tensor, "*runs length d_model"]
+) -> Pairs:
     """∂/∂S of Eq. (4). A valid row has one target, so y_{π(i)} = (y V)_i and the error is ((S − y) V)_i."""
     valid = positive.any(-1, keepdim=True)
     count = valid.sum((-2, -1), keepdim=True).clamp(min=1)
@@ -98,7 +102,9 @@ def tally(
         error = torch.where(valid, joined - positive.float(), 0.0) @ messages
         return torch.stack([error.square().sum((-2, -1)), valid.sum((-2, -1)).float()], -1)
     predicted = joined > threshold[..., None, None]
-    return torch.stack([(predicted & positive).sum((-2, -1)), (predicted ^ positive).sum((-2, -1))], -1).float()
+    return torch.stack(
+        [(predicted & positive).sum((-2, -1)), (predicted ^ positive).sum((-2, -1))], -1
+    ).float()
 
 
 def metrics(kind: Metric, tallies: Float[Tensor, "runs 2"]) -> list[float]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from headcount.training.engine import Engine
+from headcount.training.engines.base import Engine
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 
@@ -21,7 +21,9 @@ def notice(text: str) -> None:
 
 
 @contextmanager
-def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[RunSpec, RunResult]) -> Iterator[Progress]:
+def show_progress(
+    specs: Sequence[RunSpec], engine: Engine, results: Mapping[RunSpec, RunResult]
+) -> Iterator[Progress]:
     """Show run-steps taken against the most there can be; runs that stop early make it jump."""
     most = sum(spec.steps for spec in specs)
     taken, began = 0, time.monotonic()
@@ -31,7 +33,9 @@ def show_progress(specs: Sequence[RunSpec], engine: Engine, results: Mapping[Run
         """Steps that are settled (taken, or spared by stopping early) and the text beside the bar."""
         spared = sum(spec.steps - result.steps for spec, result in results.items())
         rate = taken / max(time.monotonic() - began, 1e-9)
-        return min(taken + spared, most), f"{len(results)}/{len(specs)} runs, {rate:,.0f} run-steps/s"
+        return min(
+            taken + spared, most
+        ), f"{len(results)}/{len(specs)} runs, {rate:,.0f} run-steps/s"
 
     if not sys.stderr.isatty():
         last = began

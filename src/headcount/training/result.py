@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from headcount.attention.key_query import KeyQuery
 from headcount.training.spec import RunSpec
@@ -26,16 +23,3 @@ class RunResult:
     seconds: float  # its share of the wall time
     versions: dict[str, str] = field(default_factory=dict)
     weights: KeyQuery | None = field(default=None, compare=False, repr=False)  # on request
-
-
-@cache
-def versions() -> dict[str, str]:
-    """The software a result was made with."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in ("headcount", "torch", "numpy")}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # run from its source folder
-        return "unknown"

@@ -60,7 +60,9 @@ class RunSpec:
             kind = {"int": int, "float": float}.get(str(item.type), str)
             object.__setattr__(self, item.name, typed(item.name, getattr(self, item.name), kind))
         if self.variant not in get_args(Variant):
-            raise InputError(f"variant {self.variant!r} is unknown; use {', '.join(get_args(Variant))}")
+            raise InputError(
+                f"variant {self.variant!r} is unknown; use {', '.join(get_args(Variant))}"
+            )
         if self.steps == 0:
             object.__setattr__(self, "steps", 80_000 if self.variant == "softmax" else 20_000)
         for name, low, high in (
@@ -86,15 +88,22 @@ class RunSpec:
                 raise InputError(f"{name} {getattr(self, name)} is no positive number; choose one")
         if not 0 < self.target < 1:
             raise InputError(f"target {self.target} is not between 0 and 1; the paper uses 0.995")
-        for what, entries in (("embeddings", self.items * self.d_model), ("weights", 2 * self.d_model * self.budget)):
+        for what, entries in (
+            ("embeddings", self.items * self.d_model),
+            ("weights", 2 * self.d_model * self.budget),
+        ):
             if entries > _MOST_ENTRIES:
-                raise InputError(f"{entries:,} entries of {what} are more than {_MOST_ENTRIES:,}; choose smaller sizes")
+                raise InputError(
+                    f"{entries:,} entries of {what} are more than {_MOST_ENTRIES:,}; choose smaller sizes"
+                )
         if self.variant == "value" and self.length < 2:
             raise InputError(
                 "value retrieval needs a source and its target in a context; choose a length of at least 2"
             )
         if self.variant == "value" and self.degree != 1:
-            raise InputError(f"value retrieval has one target an item; degree {self.degree} does not fit, use 1")
+            raise InputError(
+                f"value retrieval has one target an item; degree {self.degree} does not fit, use 1"
+            )
 
     @property
     def budget(self) -> int:
@@ -130,7 +139,9 @@ class RunSpec:
         try:
             values = json.loads(text)
         except (ValueError, TypeError) as error:
-            raise InputError(f"a run's description is not JSON ({error}); write it with RunSpec.to_json") from error
+            raise InputError(
+                f"a run's description is not JSON ({error}); write it with RunSpec.to_json"
+            ) from error
         if not isinstance(values, dict):
             raise InputError("a run's description must be one JSON object")
         return cls.from_mapping(values)

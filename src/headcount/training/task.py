@@ -34,12 +34,28 @@ class Task:
 
 def task_of(spec: RunSpec) -> Task:
     """The task of a spec; the last few hundred are remembered."""
-    return _task(spec.items, spec.d_model, spec.degree, spec.length, spec.rate, spec.seed, spec.validation, spec.test)
+    return _task(
+        spec.items,
+        spec.d_model,
+        spec.degree,
+        spec.length,
+        spec.rate,
+        spec.seed,
+        spec.validation,
+        spec.test,
+    )
 
 
 @lru_cache(maxsize=512)
 def _task(
-    items: int, d_model: int, degree: int, length: int, rate: float, seed: int, validation: int, test: int
+    items: int,
+    d_model: int,
+    degree: int,
+    length: int,
+    rate: float,
+    seed: int,
+    validation: int,
+    test: int,
 ) -> Task:
     graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
     rows = gaussian_embeddings(items, d_model, seed)

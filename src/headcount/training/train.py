@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headcount.errors import InputError
-from headcount.training.choose import EngineName, choose_engine
-from headcount.training.engine import Engine, Fleet, State
+from headcount.provenance import versions
+from headcount.training.engines.base import Engine, Fleet, State
+from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.progress import Progress, notice, show_progress
-from headcount.training.result import RunResult, versions
+from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 
 
@@ -45,7 +46,9 @@ class UnderWay:
         return bool(before) and min(last) >= min(before)
 
 
-OnBlock = Callable[[int, Callable[[], list[UnderWay]]], None]  # run-steps just taken; what gives the open runs
+OnBlock = Callable[
+    [int, Callable[[], list[UnderWay]]], None
+]  # run-steps just taken; what gives the open runs
 
 
 def train(
@@ -81,7 +84,11 @@ def train(
     distinct = list(dict.fromkeys(specs))
     left = {run.spec: run for run in resume}
     runs = [left.get(spec) or UnderWay(spec) for spec in distinct]
-    with show_progress(distinct, chosen, results) if progress else nullcontext(lambda steps: None) as report:
+    with (
+        show_progress(distinct, chosen, results)
+        if progress
+        else nullcontext(lambda steps: None) as report
+    ):
         try:
             _sail(_convoys(runs, chosen, weights), chosen, finished, report, on_block)
         except KeyboardInterrupt:
@@ -140,7 +147,8 @@ class _Convoy:
         assert self._fleet is not None
         states = self._fleet.states(range(len(self.runs)))
         return [
-            replace(run, history=list(run.history), state=state) for run, state in zip(self.runs, states, strict=True)
+            replace(run, history=list(run.history), state=state)
+            for run, state in zip(self.runs, states, strict=True)
         ]
 
     def _results(self, fleet: Fleet, rows: list[int]) -> list[RunResult]:
@@ -162,7 +170,9 @@ class _Convoy:
                     device=self._engine.device,
                     seconds=run.seconds,
                     versions=versions(),
-                    weights=state.key_query(run.spec) if self._keep_weights and not diverged else None,
+                    weights=state.key_query(run.spec)
+                    if self._keep_weights and not diverged
+                    else None,
                 )
             )
         return results
@@ -177,8 +187,12 @@ def _convoys(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iterato
     groups: dict[Hashable, list[UnderWay]] = defaultdict(list)
     for run in runs:
         if _taken(run) >= run.spec.steps:
-            raise InputError(f"a run of {run.spec.steps} steps cannot go on after {_taken(run)}; raise its limit")
-        groups[engine.group(run.spec), run.spec.steps, run.spec.check_every, _taken(run)].append(run)
+            raise InputError(
+                f"a run of {run.spec.steps} steps cannot go on after {_taken(run)}; raise its limit"
+            )
+        groups[engine.group(run.spec), run.spec.steps, run.spec.check_every, _taken(run)].append(
+            run
+        )
     for group in groups.values():
         size = min(engine.capacity(run.spec) for run in group)
         for first in range(0, len(group), size):

@@ -8,12 +8,20 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headcount.experiments.evidence import Evidence
-from headcount.report.charts.style import COLOURS, GREY, finish, log2_ruler, some, told_apart, tooltips
+from headcount.report.charts.style import (
+    COLOURS,
+    GREY,
+    finish,
+    log2_ruler,
+    some,
+    told_apart,
+    tooltips,
+)
 from headcount.report.readings.block import Cell, Setting, panels
 from headcount.report.readings.block_controls import AT_TEST, Control, controls
 from headcount.report.readings.frames import said, value
 from headcount.report.words import counted, listed
+from headcount.reproduction.evidence import Evidence
 
 _ROWS = ("test accuracy", "accuracy with s and q barred")
 _DODGE = 0.14  # octaves of D_K between the head counts, so that their bars stand side by side
@@ -44,16 +52,23 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
     x = log2_ruler("total key dimension D_K", padding=30, values=budgets).x("x")
     ends, ticks = _ruler(min(frame["value"]))
     y = alt.Y(
-        "value:Q", scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(values=ticks, format=".1f"), title=None
+        "value:Q",
+        scale=alt.Scale(domain=ends, nice=False),
+        axis=alt.Axis(values=ticks, format=".1f"),
+        title=None,
     )
     base: Any = alt.Chart().encode(x=x, color=looks["color"])
     means = base.transform_filter("datum.kind == 'mean'")
     paper: Any = alt.Chart().transform_filter("datum.kind == 'paper'")
     layers = [
         paper.mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1.3).encode(y=y),
-        means.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.2, clip=True).encode(y="low:Q", y2="high"),
+        means.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.2, clip=True)
+        .encode(y="low:Q", y2="high"),
         means.mark_line(strokeWidth=1.5).encode(y=y, strokeDash=looks["strokeDash"]),
-        means.mark_point(filled=True, size=42, opacity=1).encode(y=y, shape=looks["shape"], tooltip=tooltips(**_SHOWN)),
+        means.mark_point(filled=True, size=42, opacity=1).encode(
+            y=y, shape=looks["shape"], tooltip=tooltips(**_SHOWN)
+        ),
         base.transform_filter("datum.kind == 'seed'")
         .mark_point(filled=False, size=12, strokeWidth=0.9, opacity=1, shape="circle")
         .encode(y=y, tooltip=tooltips(**_SHOWN)),
@@ -68,7 +83,9 @@ def fig7(evidence: Evidence) -> alt.TopLevelMixin:
         column=alt.Column("panel:N", sort=[_short(panel) for panel in found], title=None),
         spacing=14,
     ).resolve_axis(x="independent", y="independent")
-    return finish(facet, frame, "A whole transformer block on frozen token embeddings", _subtitle(found))
+    return finish(
+        facet, frame, "A whole transformer block on frozen token embeddings", _subtitle(found)
+    )
 
 
 def block(evidence: Evidence) -> alt.TopLevelMixin:
@@ -77,22 +94,36 @@ def block(evidence: Evidence) -> alt.TopLevelMixin:
     plain = list({control.plain.title: control.plain for control in found}.values())
     frame = pd.DataFrame([*_plain_lines(plain), *_control_lines(found)])
     some(frame, "runs of the transformer block with one head")
-    names = sorted(dict.fromkeys(frame["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name))
+    names = sorted(
+        dict.fromkeys(frame["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name)
+    )
     kinds = [_SEVERAL, _ONE, _CONTROL]
     colours = alt.Scale(domain=kinds, range=[COLOURS[2], COLOURS[0], COLOURS[3]])
     shapes = alt.Scale(domain=kinds, range=["square", "circle", "triangle-up"])
-    x = alt.X("value:Q", scale=alt.Scale(domain=_ENDS, nice=False), axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))
+    x = alt.X(
+        "value:Q",
+        scale=alt.Scale(domain=_ENDS, nice=False),
+        axis=alt.Axis(values=[0, 0.5, 1], format=".1f"),
+    )
     base: Any = alt.Chart().encode(
         x=x.title("accuracy"),
-        y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260, grid=True, ticks=False)),
+        y=alt.Y(
+            "name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260, grid=True, ticks=False)
+        ),
         color=alt.Color("what:N", scale=colours, legend=None),
         tooltip=tooltips(name="what", **_SHOWN),
     )
     means = base.transform_filter("datum.kind == 'mean'")
     layers = [
-        means.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.4, clip=True).encode(x="low:Q", x2="high"),
-        base.transform_filter("datum.kind == 'seed'").mark_point(size=14, strokeWidth=0.9, opacity=1, yOffset=7),
-        means.mark_point(filled=True, size=55, opacity=1).encode(shape=alt.Shape("what:N", scale=shapes, legend=None)),
+        means.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.4, clip=True)
+        .encode(x="low:Q", x2="high"),
+        base.transform_filter("datum.kind == 'seed'").mark_point(
+            size=14, strokeWidth=0.9, opacity=1, yOffset=7
+        ),
+        means.mark_point(filled=True, size=55, opacity=1).encode(
+            shape=alt.Shape("what:N", scale=shapes, legend=None)
+        ),
     ]
     order = [f"D_K = {budget}" for budget in sorted(set(frame["budget"]))]
     chart = alt.layer(*layers, data=frame).properties(width=185, height={"step": 24})
@@ -138,7 +169,13 @@ def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
                 yield place | line | {"x": at * 2 ** (_BESIDE + _JITTER * step if step else 0)}
             if 0 < cell.collapsed < len(cell.seeds):
                 text = f"{cell.collapsed} of {len(cell.seeds)}"
-                yield place | {"kind": "collapsed", "heads": heads, "value": 0.0, "x": at, "collapsed": text}
+                yield place | {
+                    "kind": "collapsed",
+                    "heads": heads,
+                    "value": 0.0,
+                    "x": at,
+                    "collapsed": text,
+                }
         if setting is panel and panel.compressed:
             yield place | {"kind": "paper", "heads": 1, "value": value("block.single-head.partial")}
 
@@ -156,8 +193,15 @@ def _control_lines(found: list[Control]) -> Iterator[dict[str, object]]:
             yield from _named(control.plain, cell.budget, cell, f"{_ONE}, {control.name}", _CONTROL)
 
 
-def _named(panel: Setting, budget: int, cell: Cell, name: str, what: str) -> Iterator[dict[str, object]]:
-    place = {"panel": _short(panel), "column": f"D_K = {budget}", "items": panel.items, "d_model": panel.d_model}
+def _named(
+    panel: Setting, budget: int, cell: Cell, name: str, what: str
+) -> Iterator[dict[str, object]]:
+    place = {
+        "panel": _short(panel),
+        "column": f"D_K = {budget}",
+        "items": panel.items,
+        "d_model": panel.d_model,
+    }
     yield from (place | {"name": name, "what": what} | line for line in _cell_lines(cell))
 
 

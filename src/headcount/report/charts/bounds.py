@@ -5,9 +5,9 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.charts.stars import ARROW, CROSS, stars
 from headcount.report.charts.style import COLOURS, PALE, SHAPES, finish, log2_ruler, some, tooltips
+from headcount.reproduction.evidence import Evidence
 
 _POINT = ["items", "d_model", "degree"]
 _GRIDS = ("base", "diagonal", "extreme", "regular")
@@ -17,13 +17,20 @@ _COLOURS = {"construction": COLOURS[3], "trained": COLOURS[6], "lower bound": CO
 def bounds(evidence: Evidence) -> alt.TopLevelMixin:
     """For every point: lower bounds, the trained D_K*, and the least D_K at which each construction is exact."""
     frame = _compared(evidence)
-    points, kinds = list(dict.fromkeys(frame["point"])), dict(zip(frame["name"], frame["kind"], strict=True))
+    points, kinds = (
+        list(dict.fromkeys(frame["point"])),
+        dict(zip(frame["name"], frame["kind"], strict=True)),
+    )
     names = sorted(kinds, key=lambda name: list(_COLOURS).index(kinds[name]))
     colours = alt.Scale(domain=names, range=[_COLOURS[kinds[name]] for name in names])
-    shapes = alt.Scale(domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))])
+    shapes = alt.Scale(
+        domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    )
     key = alt.Legend(title=None, orient="top", columns=3, labelLimit=300)
     bands = alt.Scale(paddingInner=0.35, paddingOuter=0.2)
-    x = alt.X("point:N", sort=points, scale=bands, axis=alt.Axis(labelAngle=-35), title="(m, d_model)")
+    x = alt.X(
+        "point:N", sort=points, scale=bands, axis=alt.Axis(labelAngle=-35), title="(m, d_model)"
+    )
     y = log2_ruler("total key dimension D_K", padding=24, ticks=12)
     base = alt.Chart().encode(
         x=x,
@@ -39,17 +46,23 @@ def bounds(evidence: Evidence) -> alt.TopLevelMixin:
             degree="r|d",
         ),
     )
-    found = base.transform_filter("isValid(datum.budget) && !datum.above").mark_point(filled=True, size=70, opacity=1)
+    found = base.transform_filter("isValid(datum.budget) && !datum.above").mark_point(
+        filled=True, size=70, opacity=1
+    )
     layers = [
         alt.Chart().mark_rule(color=PALE).encode(x=x, y="min(budget):Q", y2="max(budget):Q"),
-        base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5).encode(y=y.y("low"), y2="high:Q"),
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=1.5)
+        .encode(y=y.y("low"), y2="high:Q"),
         found.encode(y=y.y("budget"), shape=alt.Shape("name:N", scale=shapes, legend=key)),
         base.transform_filter("datum.above").mark_point(**ARROW).encode(y=y.y("budget")),
         base.transform_filter("!isValid(datum.budget)").mark_point(**CROSS).encode(y=alt.value(8)),
     ]
     chart = alt.layer(*layers, data=frame).properties(width=max(320, 66 * len(points)), height=380)
     more = "\narrow: no trained D_K passed up to the largest tested" if any(frame["above"]) else ""
-    more += "\ncross: the construction was exact at no D_K tried" if any(frame["budget"].isna()) else ""
+    more += (
+        "\ncross: the construction was exact at no D_K tried" if any(frame["budget"].isna()) else ""
+    )
     subtitle = f"constructions: the least D_K found exact; bars: interval of the trained D_K*{more}"
     return finish(chart, frame, "Trained D_K* between lower bounds and constructions", subtitle)
 
@@ -70,7 +83,9 @@ def _compared(evidence: Evidence) -> pd.DataFrame:
             above=trained["central"].isna(),
             split=_split(trained),
         )
-        frame = pd.concat([frame, trained.loc[:, [*frame.columns, "low", "high"]]], ignore_index=True)
+        frame = pd.concat(
+            [frame, trained.loc[:, [*frame.columns, "low", "high"]]], ignore_index=True
+        )
     frame = frame.astype({"budget": float})
     frame["point"] = [
         f"({items}, {d_model})" + (f", r = {degree}" if degree > 1 else "")
@@ -84,4 +99,6 @@ def _split(frame: pd.DataFrame) -> list[str]:
     if not {"heads", "key_dim"} <= set(frame.columns):
         return ["–"] * len(frame)
     pairs = zip(frame["heads"].tolist(), frame["key_dim"].tolist(), strict=True)
-    return ["–" if pd.isna(heads) else f"{heads:.0f} of d_k = {key_dim:.0f}" for heads, key_dim in pairs]
+    return [
+        "–" if pd.isna(heads) else f"{heads:.0f} of d_k = {key_dim:.0f}" for heads, key_dim in pairs
+    ]

@@ -8,11 +8,23 @@ import altair as alt
 import pandas as pd
 
 from headcount.analysis.thresholds import LEVEL
-from headcount.experiments.evidence import Evidence
 from headcount.report.charts.stars import sizes
 from headcount.report.charts.style import INK, finish, log2_ruler, some, told_apart, tooltips
+from headcount.reproduction.evidence import Evidence
 
-_KEPT = ["items", "d_model", "heads", "key_dim", "budget", "mean", "low", "high", "interval", "runs", "diverged"]
+_KEPT = [
+    "items",
+    "d_model",
+    "heads",
+    "key_dim",
+    "budget",
+    "mean",
+    "low",
+    "high",
+    "interval",
+    "runs",
+    "diverged",
+]
 _POINT = ["items", "d_model"]
 
 
@@ -25,9 +37,17 @@ def fig1(evidence: Evidence) -> alt.TopLevelMixin:
 def fig5(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 5: the curves under softmax, a panel for each (m, d_model), with the D_K* of max where it is known."""
     curves = _curves(evidence, "softmax")
-    known = evidence.on("base", "thresholds").loc[:, [*_POINT, "central"]].rename(columns={"central": "star"})
+    known = (
+        evidence.on("base", "thresholds")
+        .loc[:, [*_POINT, "central"]]
+        .rename(columns={"central": "star"})
+    )
     curves = curves.merge(known.astype({"star": float}), on=_POINT, how="left")
-    note = "dotted upright line: D_K* of max over heads at the same point" if any(curves["star"].notna()) else ""
+    note = (
+        "dotted upright line: D_K* of max over heads at the same point"
+        if any(curves["star"].notna())
+        else ""
+    )
     return curve_panels(curves, "F1–D_K curves with softmax over the context", note, columns=3)
 
 
@@ -35,21 +55,36 @@ def fig6(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 6: mean squared error of value retrieval, a panel for each d_model."""
     curves = _curves(evidence, "value")
     return curve_panels(
-        curves, "Value retrieval: mean squared error against D_K", columns=2, width=330, height=260, metric="MSE"
+        curves,
+        "Value retrieval: mean squared error against D_K",
+        columns=2,
+        width=330,
+        height=260,
+        metric="MSE",
     )
 
 
 def fig9(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 9: the curves of every base point."""
-    return curve_panels(_curves(evidence, "base"), "F1–D_K curves of the base grid", columns=3, own_x=True)
+    return curve_panels(
+        _curves(evidence, "base"), "F1–D_K curves of the base grid", columns=3, own_x=True
+    )
 
 
 def fig11(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 11: the curves of regular graphs with r = 2 and 4."""
     curves = _curves(evidence, "regular")
-    curves = some(curves.loc[curves["degree"].isin([2, 4])], "curves of regular graphs with r = 2 or 4")
+    curves = some(
+        curves.loc[curves["degree"].isin([2, 4])], "curves of regular graphs with r = 2 or 4"
+    )
     curves = curves.assign(panel=[f"r = {degree}" for degree in curves["degree"]])
-    return curve_panels(curves, f"F1–D_K curves of regular graphs, {sizes(curves)}", columns=2, width=330, height=260)
+    return curve_panels(
+        curves,
+        f"F1–D_K curves of regular graphs, {sizes(curves)}",
+        columns=2,
+        width=330,
+        height=260,
+    )
 
 
 def linear(evidence: Evidence) -> alt.TopLevelMixin:
@@ -57,11 +92,22 @@ def linear(evidence: Evidence) -> alt.TopLevelMixin:
     control = _curves(evidence, "linear")
     core = evidence.on("base").merge(control[_POINT].drop_duplicates(), on=_POINT)
     core = core.assign(panel=_label(core)) if len(core) else core
-    both = pd.concat([control.assign(way="sum over heads"), core.assign(way="max over heads")], ignore_index=True)
-    both = both.assign(panel=both["panel"] + ": " + both["way"], order=both["way"] != "sum over heads")
+    both = pd.concat(
+        [control.assign(way="sum over heads"), core.assign(way="max over heads")], ignore_index=True
+    )
+    both = both.assign(
+        panel=both["panel"] + ": " + both["way"], order=both["way"] != "sum over heads"
+    )
     both = both.sort_values([*_POINT, "order", "heads", "budget"], ignore_index=True)
     note = "left: a sum over heads is one bilinear form of rank D_K whatever h, so the lines should coincide"
-    return curve_panels(both, "Control: sum over heads beside max over heads", note, columns=2, width=330, height=190)
+    return curve_panels(
+        both,
+        "Control: sum over heads beside max over heads",
+        note,
+        columns=2,
+        width=330,
+        height=190,
+    )
 
 
 def curve_panels(
@@ -81,7 +127,10 @@ def curve_panels(
     """
     frame = _drawn(curves)
     panels = list(dict.fromkeys(frame["panel"]))
-    layers = [*_curve_layers(frame, metric, 26 if width < 300 else 40, 6 if own_x else 8), *_references(frame, metric)]
+    layers = [
+        *_curve_layers(frame, metric, 26 if width < 300 else 40, 6 if own_x else 8),
+        *_references(frame, metric),
+    ]
     layer = alt.layer(*layers, data=frame).properties(width=width, height=height)
     few, many = min(frame["runs"]), max(frame["runs"])
     runs = f"{many}" if few == many else f"{few} to {many}"
@@ -100,11 +149,16 @@ def _curves(evidence: Evidence, grid: str, **at: int) -> pd.DataFrame:
     """The curves of a grid with their panels."""
     where = "".join(f", {name} {value}" for name, value in at.items())
     rows = some(evidence.on(grid, "curves", **at), f"curves of the grid {grid}{where}")
-    return rows.assign(panel=_label(rows)).sort_values([*_POINT, "degree", "heads", "budget"], ignore_index=True)
+    return rows.assign(panel=_label(rows)).sort_values(
+        [*_POINT, "degree", "heads", "budget"], ignore_index=True
+    )
 
 
 def _label(rows: pd.DataFrame) -> list[str]:
-    return [f"m = {items}, d_model = {d_model}" for items, d_model in zip(rows["items"], rows["d_model"], strict=True)]
+    return [
+        f"m = {items}, d_model = {d_model}"
+        for items, d_model in zip(rows["items"], rows["d_model"], strict=True)
+    ]
 
 
 def _drawn(curves: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +187,9 @@ def _curve_layers(frame: pd.DataFrame, metric: str, size: int, ticks: int) -> li
     base = alt.Chart().encode(x=x, color=looks["color"])
     bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1, clip=True)
     lines = base.mark_line(strokeWidth=1.5, clip=True).encode(strokeDash=looks["strokeDash"])
-    points = base.mark_point(filled=True, size=size, opacity=1, clip=True).encode(shape=looks["shape"], tooltip=shown)
+    points = base.mark_point(filled=True, size=size, opacity=1, clip=True).encode(
+        shape=looks["shape"], tooltip=shown
+    )
     return [
         bars.encode(y=_height("low", metric), y2="high:Q"),
         lines.encode(y=_height("mean", metric)),
@@ -144,7 +200,12 @@ def _curve_layers(frame: pd.DataFrame, metric: str, size: int, ticks: int) -> li
 def _height(field: str, metric: str) -> alt.Y:
     if metric == "F1":
         scale = alt.Scale(domain=[0, 1.03], nice=False)
-        return alt.Y(f"{field}:Q", scale=scale, axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1]), title="test micro-F1")
+        return alt.Y(
+            f"{field}:Q",
+            scale=scale,
+            axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1]),
+            title="test micro-F1",
+        )
     return alt.Y(f"{field}:Q", scale=alt.Scale(zero=False), title="mean test MSE")
 
 
@@ -153,8 +214,18 @@ def _references(frame: pd.DataFrame, metric: str) -> list[alt.Chart]:
     layers = []
     if metric == "F1":
         level: Any = alt.Chart(pd.DataFrame({"level": [LEVEL]}))
-        layers.append(level.mark_rule(color=INK, strokeDash=[5, 3], strokeWidth=1).encode(y=_height("level", metric)))
+        layers.append(
+            level.mark_rule(color=INK, strokeDash=[5, 3], strokeWidth=1).encode(
+                y=_height("level", metric)
+            )
+        )
     if "star" in frame:
-        star: Any = alt.Chart().transform_filter("isValid(datum.star)").transform_aggregate(star="min(star)")
-        layers.append(star.mark_rule(color=INK, strokeDash=[1, 3], strokeWidth=1.5).encode(x="star:Q"))
+        star: Any = (
+            alt.Chart()
+            .transform_filter("isValid(datum.star)")
+            .transform_aggregate(star="min(star)")
+        )
+        layers.append(
+            star.mark_rule(color=INK, strokeDash=[1, 3], strokeWidth=1.5).encode(x="star:Q")
+        )
     return layers

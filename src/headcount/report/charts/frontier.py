@@ -27,7 +27,9 @@ def frontier(table: pd.DataFrame) -> alt.TopLevelMixin:
     colours = alt.Scale(domain=names, range=[looks[name][0] for name in names])
     shapes = alt.Scale(domain=names, range=[looks[name][1] for name in names])
     dense = max(table["degree"]) > 1
-    x = log2_ruler(f"x = {'(r·m / d_model)·log₂ m' if dense else 'm·log₂ m / d_model'}", padding=24).x("x")
+    x = log2_ruler(
+        f"x = {'(r·m / d_model)·log₂ m' if dense else 'm·log₂ m / d_model'}", padding=24
+    ).x("x")
     y = log2_ruler("", padding=16, ticks=7)
     base = alt.Chart().encode(x=x)
     marks = base.mark_point(filled=True, opacity=1, size=70).encode(
@@ -48,14 +50,24 @@ def frontier(table: pd.DataFrame) -> alt.TopLevelMixin:
     )
     span = base.mark_rule(color=PALE).encode(y="min(value):Q", y2="max(value):Q")
     panels = alt.Facet("panel:N", title=None, sort=list(_PANELS))
-    chart = alt.layer(span, marks).properties(width=400, height=380).facet(data=frame, facet=panels, columns=2)
+    chart = (
+        alt.layer(span, marks)
+        .properties(width=400, height=380)
+        .facet(data=frame, facet=panels, columns=2)
+    )
     chart = chart.resolve_scale(y="independent")
-    return finish(chart, frame, "Compiled weights between lower bounds and training", _subtitle(table))
+    return finish(
+        chart, frame, "Compiled weights between lower bounds and training", _subtitle(table)
+    )
 
 
 def _subtitle(table: pd.DataFrame) -> str:
     limits = sorted({f"{limit:g}" for limit in table["time_limit"].dropna()}, key=float)
-    spent = f"\ncompiled in at most {' to '.join(dict.fromkeys((limits[0], limits[-1])))} s a search" if limits else ""
+    spent = (
+        f"\ncompiled in at most {' to '.join(dict.fromkeys((limits[0], limits[-1])))} s a search"
+        if limits
+        else ""
+    )
     none = len(table) - len(table.dropna(subset=["budget"]))
     more = f"\nnothing was certified in time in {none} of {len(table)} searches" if none else ""
     return f"compiled and constructed: every pair is right; trained: F1 of 0.99{spent}{more}"
@@ -64,10 +76,14 @@ def _subtitle(table: pd.DataFrame) -> str:
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each D_K in each panel."""
     some(table.dropna(subset=["budget"]), "compiled weights")
-    point = table[["items", "d_model", "degree"]].assign(x=feature(table, "edges·log2(items)/d_model"))
+    point = table[["items", "d_model", "degree"]].assign(
+        x=feature(table, "edges·log2(items)/d_model")
+    )
     parts = []
     for column, (name, _, _) in _LOOKS.items():
-        part = point.assign(name=name, budget=table[column].astype(float), split="–", margin="–", seconds="–")
+        part = point.assign(
+            name=name, budget=table[column].astype(float), split="–", margin="–", seconds="–"
+        )
         if column == "budget":
             part = part.assign(
                 split=[widths_text(widths) for widths in table["widths"]],
@@ -78,4 +94,7 @@ def _drawn(table: pd.DataFrame) -> pd.DataFrame:
         parts.append(part.dropna(subset=["budget"]).drop_duplicates())
     long = pd.concat(parts, ignore_index=True)
     panels = zip(_PANELS, ("budget", "bits"), strict=True)
-    return pd.concat([long.assign(panel=panel, value=long[column]) for panel, column in panels], ignore_index=True)
+    return pd.concat(
+        [long.assign(panel=panel, value=long[column]) for panel, column in panels],
+        ignore_index=True,
+    )

@@ -8,8 +8,7 @@ import altair as alt
 import pandas as pd
 
 from headcount.analysis.laws import heads_fit
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.charts.lines import line_layer, our_line, paper_line
 from headcount.report.charts.stars import (
     arrows_mean,
@@ -33,6 +32,7 @@ from headcount.report.charts.style import (
     some,
     told_apart,
 )
+from headcount.reproduction.evidence import Evidence
 
 _MEANING = "bars: head counts not told from h* (App. A.2)"
 _HEADS = "heads h* at D_K*"
@@ -63,22 +63,34 @@ def fig4(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 4: along the diagonal m/d_model = 8, D_K* as a line (left axis) and h* as bars (right axis)."""
     compression: Any = paper.number("diagonal.compression").value
     frame = stars(evidence, "diagonal", "base")
-    frame = some(frame.loc[frame["items"] == compression * frame["d_model"]], "thresholds of the diagonal")
+    frame = some(
+        frame.loc[frame["items"] == compression * frame["d_model"]], "thresholds of the diagonal"
+    )
     items = sorted(set(frame["items"]))
     x = log2_ruler(f"items m (d_model = m/{compression})", padding=40, values=items).x("items")
-    y = Ruler("D_K* (line)", alt.Scale(domain=[0, 1.1 * largest(frame, "high")]), alt.Axis(orient="left"))
-    line = alt.Chart().transform_filter("isValid(datum.central)").mark_line(strokeWidth=2, color=INK)
+    y = Ruler(
+        "D_K* (line)", alt.Scale(domain=[0, 1.1 * largest(frame, "high")]), alt.Axis(orient="left")
+    )
+    line = (
+        alt.Chart().transform_filter("isValid(datum.central)").mark_line(strokeWidth=2, color=INK)
+    )
     points = budget_layers(x, y, {"color": alt.value(INK), "shape": alt.value("circle")})
     over = alt.layer(line.encode(x=x, y=y.y("central")), *points)
     chart = alt.layer(_bars(frame, x), over, data=frame).resolve_scale(y="independent")
-    subtitle = "upright lines: D_K* optimistic … conservative, and head counts not told from h* (App. A.2)"
+    subtitle = (
+        "upright lines: D_K* optimistic … conservative, and head counts not told from h* (App. A.2)"
+    )
     title = f"The diagonal of compression λ = m/d_model = {compression}"
-    return finish(chart.properties(width=560, height=340), frame, title, f"{subtitle}{arrows_mean(frame)}")
+    return finish(
+        chart.properties(width=560, height=340), frame, title, f"{subtitle}{arrows_mean(frame)}"
+    )
 
 
 def _bars(frame: pd.DataFrame, x: alt.X) -> Layers:
     """h* as bars with its interval, low enough to stay out of the way of a line."""
-    axis = alt.Axis(orient="right", grid=False, titleColor=_BLUE, labelColor=_BLUE, tickCount=6, tickMinStep=1)
+    axis = alt.Axis(
+        orient="right", grid=False, titleColor=_BLUE, labelColor=_BLUE, tickCount=6, tickMinStep=1
+    )
     y = Ruler("heads h* (bars)", alt.Scale(domain=[0, 2 * largest(frame, "heads_high", 1)]), axis)
     base = alt.Chart().transform_filter("isValid(datum.heads)").encode(x=x)
     bars = base.mark_bar(size=36, color="#a9d3ef").encode(y=y.y("heads"), tooltip=shown())
@@ -99,12 +111,18 @@ def fig10(evidence: Evidence) -> alt.TopLevelMixin:
     ]
     ends = (0.0, 1.06 * largest(frame, "compression"))
     axis = alt.Axis(values=sorted(set(frame["compression"])))
-    x = Ruler("compression λ = m/d_model", alt.Scale(domain=ends, nice=False), axis).x("compression")
+    x = Ruler("compression λ = m/d_model", alt.Scale(domain=ends, nice=False), axis).x(
+        "compression"
+    )
     top = 1.1 * largest(frame, "heads_high", 4)
     y = Ruler(_HEADS, alt.Scale(domain=[0, top], nice=False), alt.Axis(tickMinStep=1))
     looks = told_apart("d_model", frame["d_model"], "d_model", first=16)
-    points = [mark for shift in sorted(set(frame["shift"])) for mark in heads_layers(x, y, looks, shift)]
-    chart = alt.layer(line_layer(lines, ends, y), *points, data=frame).properties(width=560, height=340)
+    points = [
+        mark for shift in sorted(set(frame["shift"])) for mark in heads_layers(x, y, looks, shift)
+    ]
+    chart = alt.layer(line_layer(lines, ends, y), *points, data=frame).properties(
+        width=560, height=340
+    )
     subtitle = f"{_MEANING}; points of one λ side by side{crosses_mean(frame)}"
     return finish(chart, frame, "Heads h* against compression", subtitle)
 
@@ -113,7 +131,9 @@ def fig13(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 13: h* of regular graphs against the degree r, with m'/d_model and a factor of two about it."""
     frame = stars(evidence, "regular").sort_values("degree").assign(shift=0)
     ratio = frame["degree"] * frame["items"] / frame["d_model"]
-    edges = frame.loc[:, ["degree"]].assign(ratio=ratio, half=ratio / 2, double=ratio * 2, label="m'/d_model")
+    edges = frame.loc[:, ["degree"]].assign(
+        ratio=ratio, half=ratio / 2, double=ratio * 2, label="m'/d_model"
+    )
     x = log2_ruler("degree r", padding=30, values=sorted(set(frame["degree"]))).x("degree")
     y = _powers(frame, min(edges["half"]), max(edges["double"]))
     line = alt.Chart(edges).encode(x=x)

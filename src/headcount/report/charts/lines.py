@@ -10,7 +10,7 @@ import pandas as pd
 
 from headcount.analysis.fits import LineFit
 from headcount.errors import InputError
-from headcount.experiments import paper
+from headcount.paper import data as paper
 from headcount.report.charts.style import GREY, INK, Ruler
 
 
@@ -30,7 +30,9 @@ def our_line(name: str, variable: str, dash: list[int], fit: Callable[[], LineFi
         found = fit()
     except InputError:
         return []
-    text = f"{name}: {_formula(found.slope, found.intercept, variable)} (R² = {found.r_squared:.3f})"
+    text = (
+        f"{name}: {_formula(found.slope, found.intercept, variable)} (R² = {found.r_squared:.3f})"
+    )
     return [Line(text, found.slope, found.intercept, INK, dash)]
 
 
@@ -41,18 +43,30 @@ def paper_line(name: str, variable: str, dash: list[int], law: str) -> Line:
         for item in paper.numbers()
         if item.id.startswith(f"{law}.") and item.kind == "result"
     }
-    slope, intercept, fit = known[f"{law}.slope"], known.get(f"{law}.intercept", 0.0), known.get(f"{law}.r2")
+    slope, intercept, fit = (
+        known[f"{law}.slope"],
+        known.get(f"{law}.intercept", 0.0),
+        known.get(f"{law}.r2"),
+    )
     more = f" (R² = {fit})" if fit else ""
-    return Line(f"{name}: {_formula(slope, intercept, variable)}{more}", slope, intercept, GREY, dash)
+    return Line(
+        f"{name}: {_formula(slope, intercept, variable)}{more}", slope, intercept, GREY, dash
+    )
 
 
 def line_layer(lines: Sequence[Line], ends: tuple[float, float], y: Ruler) -> alt.Chart:
     """The lines between two x, with one legend."""
     frame = pd.DataFrame(
-        [{"law": line.name, "end": x, "height": line.slope * x + line.intercept} for line in lines for x in ends]
+        [
+            {"law": line.name, "end": x, "height": line.slope * x + line.intercept}
+            for line in lines
+            for x in ends
+        ]
     )
     domain = [line.name for line in lines]
-    key = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=480, symbolSize=400)
+    key = alt.Legend(
+        title=None, orient="bottom", direction="vertical", labelLimit=480, symbolSize=400
+    )
     colours = alt.Scale(domain=domain, range=[line.colour for line in lines])
     dashes = alt.Scale(domain=domain, range=[line.dash for line in lines])
     return (

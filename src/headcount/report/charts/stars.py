@@ -11,14 +11,31 @@ import pandas as pd
 
 from headcount.analysis.curves import POINT
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
 from headcount.report.charts.style import INK, Looks, Ruler, some, tooltips
+from headcount.reproduction.evidence import Evidence
 
 ARROW: dict[str, Any] = {"shape": "arrow", "size": 260, "yOffset": -5, "filled": True, "opacity": 1}
-CROSS: dict[str, Any] = {"shape": "M-1,-1L1,1M1,-1L-1,1", "size": 60, "strokeWidth": 2, "filled": False, "opacity": 1}
+CROSS: dict[str, Any] = {
+    "shape": "M-1,-1L1,1M1,-1L-1,1",
+    "size": 60,
+    "strokeWidth": 2,
+    "filled": False,
+    "opacity": 1,
+}
 _BUDGETS = ["central", "optimistic", "conservative"]
 _WHOLE = [*_BUDGETS, "heads", "heads_low", "heads_high", "key_dim"]
-_KEPT = ["items", "d_model", "degree", "heads", "heads_low", "heads_high", "key_dim", "central", "mean", "runs"]
+_KEPT = [
+    "items",
+    "d_model",
+    "degree",
+    "heads",
+    "heads_low",
+    "heads_high",
+    "key_dim",
+    "central",
+    "mean",
+    "runs",
+]
 _SIDES = {  # of a label: align, baseline, dx, dy
     "left": ("right", "middle", -9, 0),
     "below": ("center", "top", 0, 9),
@@ -34,14 +51,20 @@ def stars(evidence: Evidence, *grids: str) -> pd.DataFrame:
     `open` is true; `central` and `heads` are missing where none passed on average. `place` is where to put a point:
     D_K*, or the largest tested budget.
     """
-    rows = pd.concat([evidence.on(grid, "thresholds") for grid in grids]).drop_duplicates(POINT, ignore_index=True)
+    rows = pd.concat([evidence.on(grid, "thresholds") for grid in grids]).drop_duplicates(
+        POINT, ignore_index=True
+    )
     some(rows, f"thresholds of the grid {' or '.join(grids)}")
     frame = rows.astype(dict.fromkeys(_WHOLE, float))
     tested = _largest_tested(evidence, frame)
     place = tested.fillna(pd.Series(frame[_BUDGETS].to_numpy().ravel()).max())
     if place.hasnans:
-        raise InputError("there is nothing to draw, since no budget passed and no curve says which were tested")
-    kept = frame.loc[:, _KEPT].assign(low=frame["optimistic"].fillna(place), high=frame["conservative"].fillna(place))
+        raise InputError(
+            "there is nothing to draw, since no budget passed and no curve says which were tested"
+        )
+    kept = frame.loc[:, _KEPT].assign(
+        low=frame["optimistic"].fillna(place), high=frame["conservative"].fillna(place)
+    )
     ends = [
         f"> {most:.0f}" if np.isnan(end) else f"{end:.0f}"
         for end, most in zip(frame["conservative"], tested, strict=True)
@@ -50,20 +73,26 @@ def stars(evidence: Evidence, *grids: str) -> pd.DataFrame:
         open=frame["conservative"].isna(),
         place=frame["central"].fillna(place),
         interval=_written(frame["optimistic"].tolist(), ends),
-        heads_interval=_written(frame["heads_low"].tolist(), [f"{end:.0f}" for end in frame["heads_high"]]),
+        heads_interval=_written(
+            frame["heads_low"].tolist(), [f"{end:.0f}" for end in frame["heads_high"]]
+        ),
     )
 
 
 def _largest_tested(evidence: Evidence, frame: pd.DataFrame) -> pd.Series:
     """The largest budget of each point's curves, or of its own thresholds where it has no curves."""
-    largest: dict[Any, float] = {key: max(rows["budget"]) for key, rows in evidence.curves.groupby(POINT)}
+    largest: dict[Any, float] = {
+        key: max(rows["budget"]) for key, rows in evidence.curves.groupby(POINT)
+    }
     known = [largest.get(key, np.nan) for key in frame[POINT].itertuples(index=False, name=None)]
     return pd.Series(known, dtype=float).fillna(frame[_BUDGETS].max(axis=1))
 
 
 def _written(lows: Iterable[float], ends: Iterable[str]) -> list[str]:
     """Intervals in words: "16 … 18", "16 … > 40" where nothing passed for sure, "> 40" where nothing passed."""
-    texts = [end if np.isnan(low) else f"{low:.0f} … {end}" for low, end in zip(lows, ends, strict=True)]
+    texts = [
+        end if np.isnan(low) else f"{low:.0f} … {end}" for low, end in zip(lows, ends, strict=True)
+    ]
     return [text.replace("> nan", "none").replace("nan", "none") for text in texts]
 
 
@@ -99,7 +128,9 @@ def budget_layers(x: alt.X, y: Ruler, looks: Looks) -> list[alt.Chart]:
     base = alt.Chart().encode(x=x, color=looks["color"])
     rule = base.mark_rule(strokeWidth=1.5)
     arrow = base.transform_filter("datum.open").mark_point(**ARROW)
-    point = base.transform_filter("isValid(datum.central)").mark_point(filled=True, size=75, opacity=1)
+    point = base.transform_filter("isValid(datum.central)").mark_point(
+        filled=True, size=75, opacity=1
+    )
     return [
         rule.encode(y=y.y("low"), y2="high:Q"),
         arrow.encode(y=y.y("high"), tooltip=shown()),
@@ -113,7 +144,10 @@ def heads_layers(x: alt.X, y: Ruler, looks: Looks, shift: float = 0) -> list[alt
     Only of the points whose `shift` this is: they are put so many pixels beside their place, so that all can be seen.
     """
     base = alt.Chart().transform_filter(f"datum.shift == {shift}").encode(x=x, color=looks["color"])
-    passed, none = base.transform_filter("isValid(datum.heads)"), base.transform_filter("!isValid(datum.heads)")
+    passed, none = (
+        base.transform_filter("isValid(datum.heads)"),
+        base.transform_filter("!isValid(datum.heads)"),
+    )
     rule = passed.mark_rule(strokeWidth=1.5, xOffset=shift)
     point = passed.mark_point(filled=True, size=75, opacity=1, xOffset=shift)
     cross = none.mark_point(**CROSS, xOffset=shift)
@@ -128,8 +162,16 @@ def labels(x: alt.X, y: alt.Y) -> list[alt.Chart]:
     """The `label` of a point on the `side` it names, with a white edge so that lines do not cross it."""
     layers = []
     for side, (align, baseline, dx, dy) in _SIDES.items():
-        base = alt.Chart().transform_filter(f"datum.side == '{side}'").encode(x=x, y=y, text="label:N")
-        place: dict[str, Any] = {"align": align, "baseline": baseline, "dx": dx, "dy": dy, "fontSize": 10}
+        base = (
+            alt.Chart().transform_filter(f"datum.side == '{side}'").encode(x=x, y=y, text="label:N")
+        )
+        place: dict[str, Any] = {
+            "align": align,
+            "baseline": baseline,
+            "dx": dx,
+            "dy": dy,
+            "fontSize": 10,
+        }
         layers.append(base.mark_text(**place, stroke="white", strokeWidth=5, strokeJoin="round"))
         layers.append(base.mark_text(**place, color=INK))
     return layers
@@ -137,7 +179,9 @@ def labels(x: alt.X, y: alt.Y) -> list[alt.Chart]:
 
 def arrows_mean(frame: pd.DataFrame) -> str:
     """What arrows mean, where there are some."""
-    return "\narrow: none passed for sure up to the largest tested D_K" if any(frame["open"]) else ""
+    return (
+        "\narrow: none passed for sure up to the largest tested D_K" if any(frame["open"]) else ""
+    )
 
 
 def crosses_mean(frame: pd.DataFrame) -> str:

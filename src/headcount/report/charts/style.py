@@ -26,7 +26,11 @@ SHAPES = (
 DASHES = ([1, 0], [7, 2], [3, 2], [8, 2, 2, 2], [12, 2], [5, 3], [2, 2], [9, 3, 2, 3])
 INK, GREY, PALE = "#222222", "#6e6e6e", "#d0d0d0"
 FONT = "DejaVu Sans, Helvetica, Arial, sans-serif"
-FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}  # the page's signals and the columns that they select
+FILTERS = {
+    "m": "items",
+    "d_model_": "d_model",
+    "h": "heads",
+}  # the page's signals and the columns that they select
 
 Layers = alt.LayerChart | alt.FacetChart
 Looks = dict[str, Any]  # channels by name: color, shape, strokeDash
@@ -48,22 +52,34 @@ class Ruler:
 
 
 def log2_ruler(
-    title: str, padding: int = 10, values: Sequence[int] = (), ends: Sequence[float] = (), ticks: int = 8
+    title: str,
+    padding: int = 10,
+    values: Sequence[int] = (),
+    ends: Sequence[float] = (),
+    ticks: int = 8,
 ) -> Ruler:
     """Logarithmic, with ticks at powers of two or at `values`, over the data and `padding` pixels or between `ends`."""
     place: Any = {"domain": list(ends)} if ends else {"padding": padding}
-    marks: Any = {"values": list(values), "tickCount": len(values)} if values else {"tickCount": ticks}
-    return Ruler(title, alt.Scale(type="log", base=2, nice=False, **place), alt.Axis(format="~r", **marks))
+    marks: Any = (
+        {"values": list(values), "tickCount": len(values)} if values else {"tickCount": ticks}
+    )
+    return Ruler(
+        title, alt.Scale(type="log", base=2, nice=False, **place), alt.Axis(format="~r", **marks)
+    )
 
 
 def some(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     """Give the frame back, or say in one sentence that there is nothing to draw."""
     if frame.empty:
-        raise InputError(f"there is nothing to draw, since the evidence has no {what}; reproduce its grid first")
+        raise InputError(
+            f"there is nothing to draw, since the evidence has no {what}; reproduce its grid first"
+        )
     return frame
 
 
-def told_apart(field: str, values: Iterable[int], title: str, first: int = 1, legend: bool = True) -> Looks:
+def told_apart(
+    field: str, values: Iterable[int], title: str, first: int = 1, legend: bool = True
+) -> Looks:
     """Colour, shape and dash of each value, with one legend for the three.
 
     The values are powers of two from `first` on, and each keeps its look in every chart. They are encoded as names,
@@ -73,13 +89,28 @@ def told_apart(field: str, values: Iterable[int], title: str, first: int = 1, le
     places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]
     # Without a stroke, which dashes would tear.
     key = (
-        alt.Legend(title=title, orient="top", columns=0, titleOrient="left", titleAnchor="middle", symbolStrokeWidth=0)
+        alt.Legend(
+            title=title,
+            orient="top",
+            columns=0,
+            titleOrient="left",
+            titleAnchor="middle",
+            symbolStrokeWidth=0,
+        )
         if legend
         else None
     )
-    looks = {"color": (alt.Color, COLOURS), "shape": (alt.Shape, SHAPES), "strokeDash": (alt.StrokeDash, DASHES)}
+    looks = {
+        "color": (alt.Color, COLOURS),
+        "shape": (alt.Shape, SHAPES),
+        "strokeDash": (alt.StrokeDash, DASHES),
+    }
     return {
-        name: channel(f"{field}:N", scale=alt.Scale(domain=domain, range=[look[n] for n in places]), legend=key)
+        name: channel(
+            f"{field}:N",
+            scale=alt.Scale(domain=domain, range=[look[n] for n in places]),
+            legend=key,
+        )
         for name, (channel, look) in looks.items()
     }
 
@@ -88,7 +119,9 @@ def tooltips(**shown: str) -> list[alt.Tooltip]:
     """Tooltips by column: `mean="mean F1|.4f"` names it and gives its format."""
     pairs = [(column, *text.partition("|")[::2]) for column, text in shown.items()]
     return [
-        alt.Tooltip(f"{column}:Q", title=title, format=form) if form else alt.Tooltip(f"{column}:N", title=title)
+        alt.Tooltip(f"{column}:Q", title=title, format=form)
+        if form
+        else alt.Tooltip(f"{column}:N", title=title)
         for column, title, form in pairs
     ]
 
@@ -112,7 +145,11 @@ def finish(chart: Layers, frame: pd.DataFrame, title: str, subtitle: str = "") -
         chart.properties(title=text)
         .configure(font=FONT)
         .configure_view(stroke="#bbbbbb")
-        .configure_axis(gridColor="#ececec", labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal")
+        .configure_axis(
+            gridColor="#ececec", labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal"
+        )
         .configure_header(labelFontSize=12, labelFontWeight="bold", labelPadding=4)
-        .configure_legend(labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal", symbolSize=70)
+        .configure_legend(
+            labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal", symbolSize=70
+        )
     )

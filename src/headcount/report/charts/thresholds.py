@@ -9,11 +9,11 @@ import pandas as pd
 
 from headcount.analysis.laws import budget_fit, feature, regular_fit
 from headcount.analysis.thresholds import LEVEL
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.charts.lines import Line, line_layer, our_line, paper_line
 from headcount.report.charts.stars import arrows_mean, budget_layers, labels, shown, sizes, stars
 from headcount.report.charts.style import Layers, Looks, finish, log2_ruler, told_apart
+from headcount.reproduction.evidence import Evidence
 
 _FEATURE = "edges·log2(items)/d_model"
 _MEANING = "bars: optimistic … conservative (App. A.2)"
@@ -26,7 +26,10 @@ def fig3(evidence: Evidence) -> alt.TopLevelMixin:
     sides = dict(zip(sorted(set(frame["d_model"])), ("left", "below", "right"), strict=False))
     frame = frame.assign(
         x=feature(frame, _FEATURE),
-        label=[f"({items}, {d_model})" for items, d_model in zip(frame["items"], frame["d_model"], strict=True)],
+        label=[
+            f"({items}, {d_model})"
+            for items, d_model in zip(frame["items"], frame["d_model"], strict=True)
+        ],
         side=[sides.get(d_model, "right") for d_model in frame["d_model"]],
     )
     table = evidence.law_points()
@@ -57,7 +60,9 @@ def fig12(evidence: Evidence) -> alt.TopLevelMixin:
     ]
     looks = told_apart("degree", frame["degree"], "degree r", legend=False)
     chart = _against_law(frame, lines, looks, "x = (r·m / d_model)·log₂ m")
-    return finish(chart, frame, f"D_K* of regular graphs, {sizes(frame)}", f"{_MEANING}{arrows_mean(frame)}")
+    return finish(
+        chart, frame, f"D_K* of regular graphs, {sizes(frame)}", f"{_MEANING}{arrows_mean(frame)}"
+    )
 
 
 def _against_law(frame: pd.DataFrame, lines: list[Line], looks: Looks, title: str) -> Layers:
@@ -72,23 +77,33 @@ def _against_law(frame: pd.DataFrame, lines: list[Line], looks: Looks, title: st
 def fig8(evidence: Evidence) -> alt.TopLevelMixin:
     """Fig. 8: a table of D_K* over m and d_model; upper right conservative, lower left optimistic."""
     frame = stars(evidence, "base", "diagonal", "extreme")
-    lower, _, upper = zip(*(interval.rpartition(" … ") for interval in frame["interval"]), strict=True)
+    lower, _, upper = zip(
+        *(interval.rpartition(" … ") for interval in frame["interval"]), strict=True
+    )
     frame = frame.assign(
         middle=["none" if pd.isna(value) else f"{value:.0f}" for value in frame["central"]],
         upper=[text.replace("none", "") for text in upper],
         lower=lower,
     )
     base = alt.Chart().encode(
-        x=alt.X("d_model:O", title="d_model", axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)),
+        x=alt.X(
+            "d_model:O",
+            title="d_model",
+            axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False),
+        ),
         y=alt.Y("items:O", title="items m", axis=alt.Axis(domain=False, ticks=False)),
     )
-    colour = alt.Color("place:Q", scale=alt.Scale(type="log", scheme="blues", nice=False), legend=None)
+    colour = alt.Color(
+        "place:Q", scale=alt.Scale(type="log", scheme="blues", nice=False), legend=None
+    )
     dark = max(frame["place"]) ** 0.6 * min(frame["place"]) ** 0.4
     ink = alt.condition(f"datum.place > {dark}", alt.value("white"), alt.value("black"))
     layers = [
         base.mark_rect(stroke="white", strokeWidth=2).encode(color=colour, tooltip=shown()),
         base.mark_text(fontSize=14, dy=1).encode(text="middle:N", color=ink),
-        base.mark_text(fontSize=9.5, dx=29, dy=-15, align="right").encode(text="upper:N", color=ink),
+        base.mark_text(fontSize=9.5, dx=29, dy=-15, align="right").encode(
+            text="upper:N", color=ink
+        ),
         base.mark_text(fontSize=9.5, dx=-29, dy=16, align="left").encode(text="lower:N", color=ink),
     ]
     chart = alt.layer(*layers, data=frame, view=alt.ViewBackground(stroke=None))

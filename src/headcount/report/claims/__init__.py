@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.claims.block import block_advantage, block_saturation
 from headcount.report.claims.permutations import (
     budget_law,
@@ -21,6 +20,7 @@ from headcount.report.claims.variants import (
     value_channel,
 )
 from headcount.report.figure import Claim
+from headcount.reproduction.evidence import Evidence
 
 CLAIMS = (
     sharp_transition,

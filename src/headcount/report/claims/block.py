@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.claims.judge import Check, judged
 from headcount.report.figure import Claim
 from headcount.report.readings.block import (
@@ -17,6 +16,7 @@ from headcount.report.readings.block import (
 )
 from headcount.report.readings.frames import said, value, whole
 from headcount.report.words import counted, interval_text, listed, num, signed
+from headcount.reproduction.evidence import Evidence
 
 _WHERE = f"on each table of token embeddings with m/d_model ≥ {COMPRESSED}"
 
@@ -33,7 +33,10 @@ def block_advantage(evidence: Evidence) -> Claim:
             for panel, where in zip(found, ahead, strict=True)
         ]
         checks = [
-            Check(all(2 * len(w) > len(p.gaps) for p, w in zip(found, ahead, strict=True)), "; ".join(text)),
+            Check(
+                all(2 * len(w) > len(p.gaps) for p, w in zip(found, ahead, strict=True)),
+                "; ".join(text),
+            ),
             Check(all(len(w) == len(p.gaps) for p, w in zip(found, ahead, strict=True)), ""),
             Check(all(gap >= NEAR for panel in found for gap in panel.gaps.values()), ""),
             *(_every_count(panel) for panel in found),
@@ -54,12 +57,17 @@ def block_advantage(evidence: Evidence) -> Claim:
 def block_saturation(evidence: Evidence) -> Claim:
     """C14: judged at D_K = 512, and by the one-head runs from D_K = 256 on."""
     budget = int(value("block.saturates"))
-    found = [panel for panel in judged_panels(evidence) if panel.several(budget) and panel.one(budget)]
+    found = [
+        panel for panel in judged_panels(evidence) if panel.several(budget) and panel.one(budget)
+    ]
     checks = [Check(None, _unmeasured(evidence, f" at D_K = {budget}"))]
     if found:
         checks = [
             Check(
-                all(_near_perfect(panel, budget) and not _one_near_perfect(panel, budget) for panel in found),
+                all(
+                    _near_perfect(panel, budget) and not _one_near_perfect(panel, budget)
+                    for panel in found
+                ),
                 "; ".join(_ends_text(panel, budget) for panel in found),
             ),
             *(_partial(panel) for panel in found),
@@ -86,7 +94,9 @@ def _every_count(panel: Setting) -> Check:
         f"{cell.heads} heads at {budget}"
         for budget in panel.gaps
         for cell in panel.several(budget)
-        if (one := panel.one(budget)) is not None and cell.mean <= one.mean and (cell.heads, budget) != too_many
+        if (one := panel.one(budget)) is not None
+        and cell.mean <= one.mean
+        and (cell.heads, budget) != too_many
     ]
     return Check(not lost, f"on {panel.name} not with {listed(lost)}" if lost else "")
 
@@ -119,7 +129,9 @@ def _partial(panel: Setting) -> Check:
 def _collapses(panel: Setting) -> Check:
     """Whether runs collapse with one head, from the paper's D_K on, and with no other head count."""
     first = value("block.single-head.bimodal-from")
-    one = collapse_counts(cell for (heads, budget), cell in panel.cells.items() if heads == 1 and budget >= first)
+    one = collapse_counts(
+        cell for (heads, budget), cell in panel.cells.items() if heads == 1 and budget >= first
+    )
     several = collapse_counts(cell for (heads, _), cell in panel.cells.items() if heads > 1)
     text = (
         f"{panel.name}: {one[0]} of {counted(one[1], 'one-head run')} from D_K = {num(first)} on collapsed, and "

@@ -33,7 +33,9 @@ def verdict(checks: Sequence[Check]) -> Verdict:
     return "confirmed" if all(check.holds for check in checks) else "partly"
 
 
-def judged(name: str, text: str, rule: str, checks: Sequence[Check], figures: tuple[str, ...]) -> Claim:
+def judged(
+    name: str, text: str, rule: str, checks: Sequence[Check], figures: tuple[str, ...]
+) -> Claim:
     """The claim with its rule, its verdict and the numbers behind it."""
     number = "; ".join(check.text for check in checks if check.text)
     return Claim(name, text, rule, verdict(checks), number or "no runs for it", figures)

@@ -6,18 +6,20 @@ from math import isnan
 from statistics import median
 
 from headcount.analysis.fits import LineFit
-from headcount.experiments.evidence import Evidence
-from headcount.experiments.paper import next_key_dim
+from headcount.paper.data import next_key_dim
 from headcount.report.claims.judge import LINEAR, Check, judged, near
 from headcount.report.figure import Claim
 from headcount.report.readings.diagonal import diagonal
 from headcount.report.readings.frames import pairs, passing, said, value, whole
 from headcount.report.readings.permutations import budget_line, heads_line, rise, with_heads
 from headcount.report.words import allowed_text, counted, interval_text, num, pairs_text, percent
+from headcount.reproduction.evidence import Evidence
 
 COMPRESSED = 8  # m/d_model from which one head should need more
 ROUGHLY_LINEAR = 0.7  # R² of "approximately linear"; the paper's own is 0.824
-LEVEL_SPREAD = 1.25  # of D_K*/log m; a D_K* that did not grow at all would have 1.33 from m = 512 to 4096
+LEVEL_SPREAD = (
+    1.25  # of D_K*/log m; a D_K* that did not grow at all would have 1.33 from m = 512 to 4096
+)
 MEDIAN_FACTOR = 1.5
 NINE_IN_TEN = 3.0
 
@@ -58,7 +60,12 @@ def multi_head_advantage(evidence: Evidence) -> Claim:
         )
         checks = [Check(2 * len(worse) > len(packed), text), Check(len(worse) == len(packed), "")]
         text = f"of the named {pairs_text((few.items, few.d_model) for few in named)} it fails at {pairs_text(failed)}"
-        checks.append(Check(len(failed) == len(named) if named else None, text if named else "no named point measured"))
+        checks.append(
+            Check(
+                len(failed) == len(named) if named else None,
+                text if named else "no named point measured",
+            )
+        )
     return judged(
         "C2",
         "Several heads beat one on permutation graphs, though each query has one target; a single head fails to reach "
@@ -101,9 +108,14 @@ def heads_law(evidence: Evidence) -> Claim:
     if fit is not None and not isnan(fit.r_squared):
         slope, intercept = value("law.heads.slope"), value("law.heads.intercept")
         ends = fit.intercept_interval()
-        constant = f"intercept {num(fit.intercept)} (95 %: {interval_text(ends)}; paper {num(intercept)})"
+        constant = (
+            f"intercept {num(fit.intercept)} (95 %: {interval_text(ends)}; paper {num(intercept)})"
+        )
         checks = [
-            Check(fit.slope_interval()[0] > 0 and fit.r_squared >= ROUGHLY_LINEAR, f"R² {num(fit.r_squared)}"),
+            Check(
+                fit.slope_interval()[0] > 0 and fit.r_squared >= ROUGHLY_LINEAR,
+                f"R² {num(fit.r_squared)}",
+            ),
             Check(near(fit.slope, slope, fit.slope_interval()), _slope(fit, slope)),
             Check(near(fit.intercept, intercept, ends), constant),
         ]
@@ -132,7 +144,9 @@ def log_growth(evidence: Evidence) -> Claim:
         pace = 1 / LEVEL_SPREAD <= ours / logarithm <= LEVEL_SPREAD
         checks = [Check(ours > 1 and pace, text), Check(found.spread <= LEVEL_SPREAD, "")]
     heads = (
-        f"h* {min(found.heads)} to {max(found.heads)} over {counted(len(found.heads), 'point')}" if found.heads else ""
+        f"h* {min(found.heads)} to {max(found.heads)} over {counted(len(found.heads), 'point')}"
+        if found.heads
+        else ""
     )
     if found.heads and found.step_limits:
         heads += (
@@ -154,7 +168,10 @@ def log_growth(evidence: Evidence) -> Claim:
 def small_widths(evidence: Evidence) -> Claim:
     """C10: judged by d_k* of the base grid."""
     table = passing(evidence, "base")
-    widths, heads = [int(width) for width in table["key_dim"]], [int(count) for count in table["heads"]]
+    widths, heads = (
+        [int(width) for width in table["key_dim"]],
+        [int(count) for count in table["heads"]],
+    )
     low, high = whole("key-dim.range")
     checks = [Check(None, "")]
     if len(widths) > 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.claims.judge import LINEAR, Check, judged, near
 from headcount.report.figure import Claim
 from headcount.report.readings.frames import said, value, whole
@@ -28,7 +27,16 @@ from headcount.report.readings.variants import (
     softmax_panels,
     value_panel,
 )
-from headcount.report.words import counted, interval_text, listed, num, pairs_text, percent, span_text
+from headcount.report.words import (
+    counted,
+    interval_text,
+    listed,
+    num,
+    pairs_text,
+    percent,
+    span_text,
+)
+from headcount.reproduction.evidence import Evidence
 
 RISING = 0.8  # rank correlation of h* with r
 
@@ -74,7 +82,9 @@ def softmax_right(evidence: Evidence) -> Claim:
         gap = f", {never} of which never pass" if never else ""
         text = f"more than max at {len(right)} of {counted(len(panels), 'panel')}{size}{gap}"
         checks = [Check(2 * len(right) > len(panels), text), Check(len(right) == len(panels), "")]
-        text = f"several heads beat one in {len(helped)} of {counted(len(tested), 'compressed panel')}"
+        text = (
+            f"several heads beat one in {len(helped)} of {counted(len(tested), 'compressed panel')}"
+        )
         checks.append(Check(len(helped) == len(tested) if tested else None, text))
     return judged(
         "C6",
@@ -94,7 +104,9 @@ def value_channel(evidence: Evidence) -> Claim:
     if narrow is not None:
         text = f"d_model = {narrow.d_model}: one head's lowest error is {num(narrow.gap)} times that of several"
         checks = [Check(narrow.separated, text)]
-        checks.append(Check(narrow.plateaus, narrow.late_text if narrow.late_gain is not None else ""))
+        checks.append(
+            Check(narrow.plateaus, narrow.late_text if narrow.late_gain is not None else "")
+        )
         checks.append(_relaxed(wide))
     return judged(
         "C7",
@@ -163,7 +175,10 @@ def between_bounds(evidence: Evidence) -> Claim:
     first = Check(None, "")
     if lower:
         text = f"at or above the lower bound at {sum(point.above for point in lower)} of {counted(len(lower), 'point')}"
-        first = Check(all(point.above for point in lower), f"{text}, × {num(min(over))} to × {num(max(over))} of it")
+        first = Check(
+            all(point.above for point in lower),
+            f"{text}, × {num(min(over))} to × {num(max(over))} of it",
+        )
     checks = [first, _printed(found), _smallest_construction(found)]
     return judged(
         "C12",
@@ -185,7 +200,8 @@ def _power_text(evidence: Evidence) -> str:
     if whole_power is None or whole_power.points == power.points:
         return text
     rest = [
-        f"r = {degree} lies {side} the line, × {num(factor)} of it" for degree, side, factor in beyond_line(evidence)
+        f"r = {degree} lies {side} the line, × {num(factor)} of it"
+        for degree, side, factor in beyond_line(evidence)
     ]
     return f"{text}, over all {whole_power.points} degrees {num(whole_power.slope)}: {listed(rest)}"
 
@@ -195,7 +211,11 @@ def _no_saving(points: Sequence[LinearPoint]) -> Check:
     passed = [point for point in points if point.passes]
     saving = [(point.items, point.d_model) for point in passed if point.saves]
     empty = pairs_text((point.items, point.d_model) for point in points if not point.passes)
-    rest = "" if len(passed) == len(points) else f"nothing passes at {empty}, so thresholds say nothing there"
+    rest = (
+        ""
+        if len(passed) == len(points)
+        else f"nothing passes at {empty}, so thresholds say nothing there"
+    )
     if not passed:
         return Check(None, rest)
     text = f"several heads pass with less at {len(saving)} of {counted(len(passed), 'point')}"
@@ -206,12 +226,12 @@ def _no_saving(points: Sequence[LinearPoint]) -> Check:
 def _printed(found: Sequence[Bracket]) -> Check:
     """Whether the paper's construction is exact at every point where it was tried."""
     tried = [point for point in found if point.tried]
-    exact = [(point.name, point.printed / point.budget) for point in tried if point.printed is not None]
+    exact = [
+        (point.name, point.printed / point.budget) for point in tried if point.printed is not None
+    ]
     if not tried:
         return Check(None, "")
-    text = (
-        f"the construction as printed is exact, in the d_k searched, at {len(exact)} of {counted(len(tried), 'point')}"
-    )
+    text = f"the construction as printed is exact, in the d_k searched, at {len(exact)} of {counted(len(tried), 'point')}"
     if exact:
         text += f": {listed([f'{name} with × {num(factor)} of D_K*' for name, factor in exact])}"
     return Check(all(point.as_printed for point in tried), text)

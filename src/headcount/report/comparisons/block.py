@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.figure import Comparison
-from headcount.report.readings.block import NEAR, Setting, collapse_counts, judged_panels, partial_solution
+from headcount.report.readings.block import (
+    NEAR,
+    Setting,
+    collapse_counts,
+    judged_panels,
+    partial_solution,
+)
 from headcount.report.readings.frames import value, whole
 from headcount.report.side_by_side import in_words, measured, runs_row
 from headcount.report.words import counted, f1_text, listed, signed
+from headcount.reproduction.evidence import Evidence
 
 
 def fig7(evidence: Evidence) -> list[Comparison]:
@@ -17,7 +23,9 @@ def fig7(evidence: Evidence) -> list[Comparison]:
     told = []
     for panel in judged_panels(evidence):
         told += [*_several(panel), *_one_head(panel), *_collapses(panel)]
-        told += [replace(row, what=_on(panel, row.what)) for row in runs_row("block.seeds", panel.curve)]
+        told += [
+            replace(row, what=_on(panel, row.what)) for row in runs_row("block.seeds", panel.curve)
+        ]
     return told
 
 
@@ -30,7 +38,12 @@ def _several(panel: Setting) -> list[Comparison]:
             [f"{signed(gap)} at {budget}" for budget, gap in gaps.items()]
         )
         told.append(
-            in_words("block.advantage", len(ahead) == len(gaps), text, _on(panel, "several heads ahead of one"))
+            in_words(
+                "block.advantage",
+                len(ahead) == len(gaps),
+                text,
+                _on(panel, "several heads ahead of one"),
+            )
         )
     last = panel.several(int(value("block.saturates")))
     if last:
@@ -43,7 +56,11 @@ def _several(panel: Setting) -> list[Comparison]:
         allowed = whole("block.best-heads")
         text = listed([f"{cell.heads} at {cell.budget}" for cell in best])
         held = sum(cell.heads in allowed for cell in best)
-        told.append(in_words("block.best-heads", 2 * held > len(best), text, _on(panel, "best head count by D_K")))
+        told.append(
+            in_words(
+                "block.best-heads", 2 * held > len(best), text, _on(panel, "best head count by D_K")
+            )
+        )
     return told + _too_many(panel)
 
 
@@ -54,7 +71,12 @@ def _too_many(panel: Setting) -> list[Comparison]:
         return []
     text = f"{f1_text(most.mean)} with {heads} heads at D_K = {budget}, {f1_text(best.mean)} with {best.heads}"
     return [
-        in_words("block.too-many-heads", most.mean < best.mean, text, _on(panel, "(h, D_K, d_k) with too many heads"))
+        in_words(
+            "block.too-many-heads",
+            most.mean < best.mean,
+            text,
+            _on(panel, "(h, D_K, d_k) with too many heads"),
+        )
     ]
 
 
@@ -81,7 +103,9 @@ def _collapses(panel: Setting) -> list[Comparison]:
     told = []
     if one:
         fallen = [cell for cell in one if cell.collapsed]
-        text = listed([f"{cell.collapsed} of {len(cell.seeds)} at {cell.budget}" for cell in fallen])
+        text = listed(
+            [f"{cell.collapsed} of {len(cell.seeds)} at {cell.budget}" for cell in fallen]
+        )
         same = bool(fallen) and fallen[0].budget == value("block.single-head.bimodal-from")
         what = _on(panel, "D_K from which runs with one head collapse")
         told.append(in_words("block.single-head.bimodal-from", same, text, what))

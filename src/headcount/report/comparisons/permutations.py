@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 from headcount.analysis.fits import LineFit
 from headcount.analysis.laws import feature
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.figure import Comparison
 from headcount.report.readings.diagonal import diagonal
 from headcount.report.readings.frames import curves_on, pairs, passing, rows
-from headcount.report.readings.permutations import budget_line, heads_line, rank_correlation, rise, steps, with_heads
+from headcount.report.readings.permutations import (
+    budget_line,
+    heads_line,
+    rank_correlation,
+    rise,
+    steps,
+    with_heads,
+)
 from headcount.report.side_by_side import in_words, measured, runs_row
 from headcount.report.words import allowed_text, counted, f1_text, num, pairs_text, percent
+from headcount.reproduction.evidence import Evidence
 
 
 def fig1(evidence: Evidence) -> list[Comparison]:
@@ -44,7 +51,9 @@ def fig2(evidence: Evidence) -> list[Comparison]:
             f"with d_model down in {by_width.down} and level in {by_width.level} of {by_width.all}"
         )
         told.append(in_words("fig-2.heads-rise", holds, text))
-    rank = rank_correlation([m / d for m, d in rows(table, "items", "d_model")], [h for (h,) in rows(table, "heads")])
+    rank = rank_correlation(
+        [m / d for m, d in rows(table, "items", "d_model")], [h for (h,) in rows(table, "heads")]
+    )
     if rank is not None:
         text = f"rank correlation of h* with λ {num(rank)}, {counted(len(table), 'point')}"
         told.append(in_words("fig-2.compression", rank > 0, text))
@@ -54,17 +63,26 @@ def fig2(evidence: Evidence) -> list[Comparison]:
 def fig3(evidence: Evidence) -> list[Comparison]:
     """The capacity law."""
     told = []
-    for base, part, text in _readings((("budget", "all points"), ("wide", "without d_model = 16, m > 64")), evidence):
+    for base, part, text in _readings(
+        (("budget", "all points"), ("wide", "without d_model = 16, m > 64")), evidence
+    ):
         line = budget_line(evidence, wide=part == "wide", base=base)
         if line is not None:
-            told += _line(line, f"D_K* against m log₂ m/d_model, {text}", f"law.{part}.slope", f"law.{part}.r2")
+            told += _line(
+                line,
+                f"D_K* against m log₂ m/d_model, {text}",
+                f"law.{part}.slope",
+                f"law.{part}.r2",
+            )
     wide = budget_line(evidence, wide=True)
     table = passing(evidence, "base")
     narrow = table.loc[(table["d_model"] == 16) & (table["items"] > 64)]
     if wide is not None and len(narrow):
         x = feature(narrow, "edges·log2(items)/d_model")
         above = int((narrow["central"].to_numpy(dtype=float) > wide.slope * x).sum())
-        told.append(in_words("law.wide.above", above == len(narrow), f"{above} of {len(narrow)} lie above"))
+        told.append(
+            in_words("law.wide.above", above == len(narrow), f"{above} of {len(narrow)} lie above")
+        )
     return told
 
 
@@ -118,7 +136,11 @@ def fig9(evidence: Evidence) -> list[Comparison]:
         told.append(in_words("single-head.fails", failed == seen, f"{pairs_text(failed)}{missing}"))
     speed = rise(evidence, ["base"])
     if speed is not None:
-        told.append(in_words("transition.sharp", speed.narrow_top and speed.narrow_whole is True, speed.text))
+        told.append(
+            in_words(
+                "transition.sharp", speed.narrow_top and speed.narrow_whole is True, speed.text
+            )
+        )
     return told + runs_row("fig-9.runs", curves_on(evidence, "base"))
 
 
@@ -131,7 +153,11 @@ def fig10(evidence: Evidence) -> list[Comparison]:
             what = f"h* against m/d_model, {text}"
             slope, r2 = _line(line, what, "law.heads.slope", "law.heads.r2")
             ends = line.intercept_interval()
-            told += [slope, measured("law.heads.intercept", f"{what}: intercept", line.intercept, ends), r2]
+            told += [
+                slope,
+                measured("law.heads.intercept", f"{what}: intercept", line.intercept, ends),
+                r2,
+            ]
     return told
 
 

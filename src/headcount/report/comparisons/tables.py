@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from statistics import median
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.figure import Comparison
 from headcount.report.readings.frames import rows, whole
 from headcount.report.readings.paper_widths import PaperWidth, paper_widths
 from headcount.report.side_by_side import measured
 from headcount.report.words import allowed_text, counted, num, signed
+from headcount.reproduction.evidence import Evidence
 
 
 def table1(evidence: Evidence) -> list[Comparison]:
@@ -60,7 +60,11 @@ def _width(point: PaperWidth) -> Comparison:
     """One entry of Table 1; the paper's width in our runs tells another search from another training."""
     heads = counted(point.heads, "head")
     tried = [split for split in (point.nearest, point.passing) if split is not None]
-    own = f"; the paper's width: {'; '.join(dict.fromkeys(split.text for split in tried))}" if tried else ""
+    own = (
+        f"; the paper's width: {'; '.join(dict.fromkeys(split.text for split in tried))}"
+        if tried
+        else ""
+    )
     return Comparison(
         what=f"d_k* at m = {point.items}, d_model = {point.d_model}",
         paper=str(point.width),

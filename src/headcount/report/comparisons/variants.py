@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.figure import Comparison
 from headcount.report.readings.frames import curves_on, pairs, value, whole
 from headcount.report.readings.permutations import with_heads
@@ -22,6 +21,7 @@ from headcount.report.readings.variants import (
 )
 from headcount.report.side_by_side import in_words, measured, runs_row
 from headcount.report.words import counted, listed, num, pairs_text
+from headcount.reproduction.evidence import Evidence
 
 SLIGHTLY = 2.0
 
@@ -34,17 +34,29 @@ def fig5(evidence: Evidence) -> list[Comparison]:
             f"({panel.items}, {panel.d_model}) {panel.under_max} → {panel.budget or f'over {panel.scanned}'}"
             for panel in panels
         ]
-        told.append(in_words("softmax.right", all(panel.right for panel in panels), ", ".join(factors)))
+        told.append(
+            in_words("softmax.right", all(panel.right for panel in panels), ", ".join(factors))
+        )
     seen = [panel for panel in panels if panel.one_head is not None]
-    helped = [(panel.items, panel.d_model) for panel in seen if panel.one_head and panel.one_head.worse]
+    helped = [
+        (panel.items, panel.d_model) for panel in seen if panel.one_head and panel.one_head.worse
+    ]
     if seen:
         expected = [(panel.items, panel.d_model) for panel in seen if panel.compressed]
         text = f"{len(helped)} of {counted(len(seen), 'panel')}: {pairs_text(helped)}"
         told.append(in_words("softmax.advantage", helped == expected, text))
         if set(pairs("softmax.exception")) <= {(panel.items, panel.d_model) for panel in seen}:
-            without = [(panel.items, panel.d_model) for panel in seen if (panel.items, panel.d_model) not in helped]
+            without = [
+                (panel.items, panel.d_model)
+                for panel in seen
+                if (panel.items, panel.d_model) not in helped
+            ]
             told.append(
-                in_words("softmax.exception", set(without) == set(pairs("softmax.exception")), pairs_text(without))
+                in_words(
+                    "softmax.exception",
+                    set(without) == set(pairs("softmax.exception")),
+                    pairs_text(without),
+                )
             )
     return told + runs_row("softmax.runs", curves_on(evidence, "softmax"))
 
@@ -75,7 +87,12 @@ def fig11(evidence: Evidence) -> list[Comparison]:
         text = listed([str(heads) for heads in found])
         told.append(in_words(name, largest == value(name), text, what))
         swept = {heads: with_heads(evidence, "regular", heads) for heads in whole("fig-11.jump")}
-        jumps = [few.heads for points in swept.values() for few in points if few.degree == degree and not few.fails]
+        jumps = [
+            few.heads
+            for points in swept.values()
+            for few in points
+            if few.degree == degree and not few.fails
+        ]
         text = listed([str(heads) for heads in jumps])
         what = f"head counts of 4 and 8 that reach F1 0.99, r = {degree}"
         told.append(in_words("fig-11.jump", tuple(jumps) == whole("fig-11.jump"), text, what))
@@ -112,7 +129,14 @@ def fig13(evidence: Evidence) -> list[Comparison]:
         return []
     worst = max(found, key=lambda entry: entry.factor)
     detail = f"r = {worst.degree}: h* {worst.heads}, m'/d_model {num(worst.target)}; {counted(len(found), 'degree')}"
-    told = [measured("regular.heads-factor", "largest factor between h* and m'/d_model", worst.factor, detail=detail)]
+    told = [
+        measured(
+            "regular.heads-factor",
+            "largest factor between h* and m'/d_model",
+            worst.factor,
+            detail=detail,
+        )
+    ]
     if len(found) > 1:
         power = degree_power(evidence, "heads", all_degrees=True)
         linear_rise = power is not None and is_proportional(power)
@@ -185,7 +209,10 @@ def _relaxed(panel: ValuePanel) -> list[Comparison]:
     return [
         in_words("value.relaxed.single-head", not panel.separated, text),
         in_words(
-            "value.relaxed.fragmented", beaten is not None, low, "a head count that one head beats at some D_K: 16"
+            "value.relaxed.fragmented",
+            beaten is not None,
+            low,
+            "a head count that one head beats at some D_K: 16",
         ),
         in_words("value.relaxed.best-heads", bool(panel.paper_heads), panel.best_text),
     ]

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.meanings.block import block, fig7
 from headcount.report.meanings.compiled import frontier
-from headcount.report.meanings.permutations import fig1, fig2, fig3, fig4, fig8, fig9, fig10, table1, table2
+from headcount.report.meanings.permutations import (
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig8,
+    fig9,
+    fig10,
+    table1,
+    table2,
+)
 from headcount.report.meanings.variants import bounds, fig5, fig6, fig11, fig12, fig13, linear
+from headcount.reproduction.evidence import Evidence
 
 MEANINGS: dict[str, Callable[[Evidence], str]] = {
     "fig1": fig1,

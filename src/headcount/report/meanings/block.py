@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.meanings.permutations import UNMEASURED
 from headcount.report.readings.block import COLLAPSED, NEAR, Setting, collapse_counts, panels
-from headcount.report.readings.block_controls import CLOSED, OPEN, Control, controls, most_controlled
+from headcount.report.readings.block_controls import (
+    CLOSED,
+    OPEN,
+    Control,
+    controls,
+    most_controlled,
+)
 from headcount.report.readings.frames import whole
 from headcount.report.words import counted, interval_text, listed, num
+from headcount.reproduction.evidence import Evidence
 
 _STILL = 0.005  # accuracy gained in the last quarter of training from which a run is not at its end
 
@@ -44,7 +50,9 @@ def block(evidence: Evidence) -> str:
     budgets = list(here[0].closed)
     last = first.one(budgets[-1])
     share = None if last is None else last.errors_s
-    errors = "" if share is None else f" ({_percent(share)} of its errors answer s at {budgets[-1]})"
+    errors = (
+        "" if share is None else f" ({_percent(share)} of its errors answer s at {budgets[-1]})"
+    )
     return (
         f"On {first.title} one head is behind several at D_K = {listed([str(at) for at in budgets])}{errors}, and of "
         f"that gap {listed(told)}: {_verdict(here)}. {_scaled(found)}"
@@ -64,7 +72,9 @@ def _one_head(panel: Setting) -> str:
     if len(learnt) > 1:
         rise = last.mean - learnt[-2].mean
         text += f" after {num(learnt[-2].mean)} at {learnt[-2].budget}, "
-        text += "rising with D_K" if rise >= NEAR else "level" if rise > -NEAR else "falling with D_K"
+        text += (
+            "rising with D_K" if rise >= NEAR else "level" if rise > -NEAR else "falling with D_K"
+        )
     if last.late_gain is not None:
         text += f", its last quarter of training {'still adding' if last.late_gain >= _STILL else 'adding'} "
         text += num(last.late_gain)
@@ -79,7 +89,13 @@ def _several(panel: Setting) -> str:
     cells = panel.several(budget)
     each = listed([f"{num(cell.mean)} with {cell.heads}" for cell in cells])
     near = sum(cell.near_perfect for cell in cells)
-    how = "all near 1" if near == len(cells) else "none near 1" if near == 0 else f"{near} of {len(cells)} near 1"
+    how = (
+        "all near 1"
+        if near == len(cells)
+        else "none near 1"
+        if near == 0
+        else f"{near} of {len(cells)} near 1"
+    )
     return f"several reach {each} at {budget}, {how}"
 
 
@@ -101,7 +117,11 @@ def _other(panel: Setting) -> str:
     one, best, learnt = panel.one(budget), panel.best(budget), panel.without_collapsed().one(budget)
     assert one is not None
     assert best is not None
-    fallen = f" besides {one.collapsed} of {counted(len(one.seeds), 'run')} below {COLLAPSED}" if one.collapsed else ""
+    fallen = (
+        f" besides {one.collapsed} of {counted(len(one.seeds), 'run')} below {COLLAPSED}"
+        if one.collapsed
+        else ""
+    )
     alone = f"{num(learnt.mean)}{fallen}" if learnt else f"{len(one.seeds)} runs below {COLLAPSED}"
     return f"on {panel.title} at D_K = {budget} one head has {alone}, and {best.heads} heads have {num(best.mean)}"
 
@@ -130,9 +150,15 @@ def _scaled(found: list[Control]) -> str:
     for control in found:
         if control.scaled:
             collapsed, runs = collapse_counts(control.cells)
-            as_they_are = [cell for at in control.setting.budgets if (cell := control.plain.one(at)) is not None]
+            as_they_are = [
+                cell
+                for at in control.setting.budgets
+                if (cell := control.plain.one(at)) is not None
+            ]
             beside = "{} of {}".format(*collapse_counts(as_they_are))
-            told.append(f"{collapsed} of {runs} with {control.name} on {control.plain.name} ({beside} unscaled)")
+            told.append(
+                f"{collapsed} of {runs} with {control.name} on {control.plain.name} ({beside} unscaled)"
+            )
     if not told:
         return "Scaled rows were not tried."
     return f"One-head runs that end below {COLLAPSED} on scaled rows: {listed(told)}."

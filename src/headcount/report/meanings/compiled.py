@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
-from headcount.experiments.frontier import compiled_law
 from headcount.report.meanings.permutations import UNMEASURED
 from headcount.report.readings.compiled import compiled_frontier
 from headcount.report.words import counted, num, span_text
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.frontier import compiled_law
 
 
 def frontier(evidence: Evidence) -> str:
@@ -23,7 +23,10 @@ def frontier(evidence: Evidence) -> str:
     points = len(found[["items", "d_model", "degree"]].drop_duplicates())
     beside = [
         f"{span_text(shares)} {name}"
-        for column, name in (("trained", "the trained D_K*"), ("constructed", "the smallest construction that we know"))
+        for column, name in (
+            ("trained", "the trained D_K*"),
+            ("constructed", "the smallest construction that we know"),
+        )
         if (shares := _shares(found, column))
     ]
     needs = f" with {' and '.join(beside)}" if beside else ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.claims.judge import near
 from headcount.report.claims.permutations import LEVEL_SPREAD
 from headcount.report.readings.diagonal import Diagonal, diagonal
@@ -19,6 +18,7 @@ from headcount.report.readings.permutations import (
 )
 from headcount.report.tables import unlisted_points
 from headcount.report.words import allowed_text, counted, f1_text, listed, num, pairs_text, percent
+from headcount.reproduction.evidence import Evidence
 
 UNMEASURED = "These runs are not part of this reproduction. The paper's finding is neither confirmed nor refuted here."
 
@@ -129,7 +129,11 @@ def fig9(evidence: Evidence) -> str:
     failed = [(few.items, few.d_model) for few in found if few.fails]
     named = [point for point in pairs("single-head.fails") if point in failed]
     among = f", among them the paper's {pairs_text(named)}" if named else ""
-    rest = ", the whole of it is not shown to be" if speed.narrow_top and speed.narrow_whole is False else ""
+    rest = (
+        ", the whole of it is not shown to be"
+        if speed.narrow_top and speed.narrow_whole is False
+        else ""
+    )
     return (
         f"{speed.text}: the end of the rise is {'narrow' if speed.narrow_top else 'not narrow'}{rest}. One head never "
         f"reaches 0.99 at {len(failed)} of {counted(len(found), 'point')}{among}."
@@ -161,9 +165,17 @@ def table1(evidence: Evidence) -> str:
     other = [point for point in found if point.key_dim != point.width]
     swept = [point for point in other if point.nearest]
     passed = sum(point.passing is not None for point in swept)
-    ending = "Where they differ the paper's width was not tried." if other else "Nowhere do the two differ."
+    ending = (
+        "Where they differ the paper's width was not tried."
+        if other
+        else "Nowhere do the two differ."
+    )
     if swept:
-        reason = ", which points to the search rather than to the training" if passed == len(swept) else ""
+        reason = (
+            ", which points to the search rather than to the training"
+            if passed == len(swept)
+            else ""
+        )
         ending = f"Of {len(swept)} that differ and were swept the paper's width passes in our runs at {passed}{reason}."
     low, high = whole("key-dim.range")
     return (

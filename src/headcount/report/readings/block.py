@@ -12,8 +12,8 @@ from statistics import fmean
 import pandas as pd
 
 from headcount.analysis.curves import curves
-from headcount.experiments.evidence import Evidence
 from headcount.report.readings.frames import rows, value
+from headcount.reproduction.evidence import Evidence
 
 COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
 NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
@@ -42,7 +42,11 @@ class Cell:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval, cut to what an accuracy can be."""
-        return None if self.low is None or self.high is None else (max(self.low, 0.0), min(self.high, 1.0))
+        return (
+            None
+            if self.low is None or self.high is None
+            else (max(self.low, 0.0), min(self.high, 1.0))
+        )
 
     @property
     def near_perfect(self) -> bool:
@@ -125,11 +129,15 @@ class Setting:
     def cells(self) -> dict[tuple[int, int], Cell]:
         """By (h, D_K)."""
         found = {}
-        for heads, budget, mean, low, high in rows(self.curve, "heads", "budget", "mean", "low", "high"):
+        for heads, budget, mean, low, high in rows(
+            self.curve, "heads", "budget", "mean", "low", "high"
+        ):
             part = self.runs.loc[(self.runs["heads"] == heads) & (self.runs["budget"] == budget)]
             seeds = {
                 seed: 0.0 if score is None or diverged is not None else score
-                for seed, score, diverged in rows(part.sort_values("seed"), "seed", self.metric, "diverged")
+                for seed, score, diverged in rows(
+                    part.sort_values("seed"), "seed", self.metric, "diverged"
+                )
             }
             found[heads, budget] = Cell(heads, budget, mean, low, high, seeds, part)
         return found
@@ -220,7 +228,11 @@ def partial_solution(panel: Setting) -> Cell | None:
     """One head at the largest D_K without the runs that collapsed; None below the paper's D_K."""
     cells = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
     last = max(cells, key=lambda cell: cell.budget, default=None)
-    return last if last is not None and last.budget >= value("block.single-head.bimodal-from") else None
+    return (
+        last
+        if last is not None and last.budget >= value("block.single-head.bimodal-from")
+        else None
+    )
 
 
 def _one_protocol(runs: pd.DataFrame) -> pd.DataFrame:

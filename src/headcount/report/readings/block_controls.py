@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from headcount.experiments.evidence import Evidence
 from headcount.report.readings.block import Cell, Setting, settings
+from headcount.reproduction.evidence import Evidence
 
 CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
 AT_TEST = "s and q barred at the test"
@@ -28,7 +28,11 @@ class Control:
     @property
     def cells(self) -> list[Cell]:
         """One head, by D_K."""
-        return [cell for budget in self.setting.budgets if (cell := self.setting.one(budget)) is not None]
+        return [
+            cell
+            for budget in self.setting.budgets
+            if (cell := self.setting.one(budget)) is not None
+        ]
 
     @property
     def closed(self) -> dict[int, float]:
@@ -64,7 +68,9 @@ def controls(evidence: Evidence) -> list[Control]:
 def most_controlled(found: list[Control]) -> list[Control]:
     """The controls, without scaled rows, of the table that has most of them; of the first where tables tie."""
     unscaled = [control for control in found if not control.scaled]
-    tables = [[control for control in unscaled if control.plain is plain.plain] for plain in unscaled]
+    tables = [
+        [control for control in unscaled if control.plain is plain.plain] for plain in unscaled
+    ]
     return max(tables, key=len, default=[])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.experiments.evidence import Evidence
-from headcount.experiments.measured import measured_frontier
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.shipped import measured_frontier
 
 
 def compiled_frontier(evidence: Evidence) -> pd.DataFrame:
@@ -20,7 +20,9 @@ def compiled_frontier(evidence: Evidence) -> pd.DataFrame:
 def frontier_command(evidence: Evidence) -> str:
     """The command that compiles the same points."""
     table = measured_frontier()
-    sizes = table[["items", "d_model", "degree"]].drop_duplicates().itertuples(index=False, name=None)
+    sizes = (
+        table[["items", "d_model", "degree"]].drop_duplicates().itertuples(index=False, name=None)
+    )
     points = ",".join(f"{m}x{d}" + (f"x{r}" if r > 1 else "") for m, d, r in sizes)
     count = len(set(table["seed"]))
     seeds = f" --seeds {count}" if count > 1 else ""

@@ -7,10 +7,10 @@ from itertools import groupby
 from math import log2
 from statistics import fmean
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.readings.frames import passing, rows, value
 from headcount.report.words import listed
+from headcount.reproduction.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Diagonal:
     def coefficients(self) -> tuple[float, ...]:
         """D_K*/(λ log₂ m), which is level where D_K* grows like log m."""
         rate = value("diagonal.compression")
-        return tuple(budget / (rate * log2(m)) for m, budget in zip(self.items, self.budgets, strict=True))
+        return tuple(
+            budget / (rate * log2(m)) for m, budget in zip(self.items, self.budgets, strict=True)
+        )
 
     @property
     def spread(self) -> float | None:
@@ -45,14 +47,19 @@ class Diagonal:
         if len(self.large) < 2:
             return None
         first, last = self.large[0], self.large[-1]
-        return self.budgets[last] / self.budgets[first], log2(self.items[last]) / log2(self.items[first])
+        return self.budgets[last] / self.budgets[first], log2(self.items[last]) / log2(
+            self.items[first]
+        )
 
     @property
     def growth_interval(self) -> tuple[float, float] | None:
         """The least and the largest growth that the intervals of the two D_K* allow."""
         if len(self.large) < 2:
             return None
-        (low_first, high_first), (low_last, high_last) = self.ends[self.large[0]], self.ends[self.large[-1]]
+        (low_first, high_first), (low_last, high_last) = (
+            self.ends[self.large[0]],
+            self.ends[self.large[-1]],
+        )
         if low_first is None or high_first is None or low_last is None or high_last is None:
             return None
         return low_last / high_first, high_last / low_first
@@ -60,8 +67,13 @@ class Diagonal:
     @property
     def step_limits(self) -> str:
         """The training steps that Table 2 allows at these points; empty where all are allowed the same."""
-        limits = [(paper.step_cutoff(m, m // int(value("diagonal.compression"))), m) for m in self.items]
-        groups = [(steps, [m for _, m in group]) for steps, group in groupby(limits, key=lambda limit: limit[0])]
+        limits = [
+            (paper.step_cutoff(m, m // int(value("diagonal.compression"))), m) for m in self.items
+        ]
+        groups = [
+            (steps, [m for _, m in group])
+            for steps, group in groupby(limits, key=lambda limit: limit[0])
+        ]
         if len(groups) < 2:
             return ""
         (first, small), *rest = groups

@@ -9,9 +9,9 @@ import pandas as pd
 
 from headcount.analysis.fits import LineFit
 from headcount.errors import InputError
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.words import paper_text
+from headcount.reproduction.evidence import Evidence
 
 
 def value(name: str) -> float:
@@ -45,7 +45,9 @@ LEVEL = value("protocol.level")
 
 def rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
     """Columns as rows of plain values, None for what is missing."""
-    columns = ([None if pd.isna(entry) else entry for entry in table[name].tolist()] for name in names)
+    columns = (
+        [None if pd.isna(entry) else entry for entry in table[name].tolist()] for name in names
+    )
     return zip(*columns, strict=True)
 
 
@@ -68,7 +70,9 @@ def passing(evidence: Evidence, grid: str) -> pd.DataFrame:
 def by_point(curves: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:
     """The curves of every (m, d_model), in order."""
     found = sorted(set(rows(curves, "items", "d_model")))
-    return [((m, d), curves.loc[(curves["items"] == m) & (curves["d_model"] == d)]) for m, d in found]
+    return [
+        ((m, d), curves.loc[(curves["items"] == m) & (curves["d_model"] == d)]) for m, d in found
+    ]
 
 
 def fitted(fit: Callable[..., LineFit], table: pd.DataFrame, **options: Any) -> LineFit | None:

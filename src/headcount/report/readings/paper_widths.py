@@ -11,10 +11,10 @@ from math import log
 
 import pandas as pd
 
-from headcount.experiments import paper
-from headcount.experiments.evidence import Evidence
+from headcount.paper import data as paper
 from headcount.report.readings.frames import LEVEL, by_heads_on, curves_on, passing, rows
 from headcount.report.words import f1_text
+from headcount.reproduction.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def paper_widths(evidence: Evidence) -> list[PaperWidth]:
     frames = passing(evidence, "base"), by_heads_on(evidence, "base"), curves_on(evidence, "base")
     found = []
     for m, d, width in rows(paper.table_1(), "items", "d_model", "key_dim"):
-        ours, by_heads, curves = (table.loc[(table["items"] == m) & (table["d_model"] == d)] for table in frames)
+        ours, by_heads, curves = (
+            table.loc[(table["items"] == m) & (table["d_model"] == d)] for table in frames
+        )
         if len(ours):
             found.append(_paper_width(width, ours, _splits(by_heads, curves, width)))
     return found
@@ -77,7 +79,9 @@ def _paper_width(width: int, ours: pd.DataFrame, splits: list[Split]) -> PaperWi
     ends = next(rows(ours, "optimistic", "conservative", "heads_low", "heads_high"))
     nearest = min(splits, key=lambda split: abs(log(split.budget / budget)), default=None)
     first = next((split for split in splits if split.passes), None)
-    return PaperWidth(items, d_model, width, key_dim, budget, heads, _interval(*ends), nearest, first)
+    return PaperWidth(
+        items, d_model, width, key_dim, budget, heads, _interval(*ends), nearest, first
+    )
 
 
 def _interval(
@@ -91,7 +95,9 @@ def _interval(
 
 def _splits(by_heads: pd.DataFrame, curves: pd.DataFrame, width: int) -> list[Split]:
     """The paper's width with every head count tested at this point, fewest heads first."""
-    means = {(heads, budget): mean for heads, budget, mean in rows(curves, "heads", "budget", "mean")}
+    means = {
+        (heads, budget): mean for heads, budget, mean in rows(curves, "heads", "budget", "mean")
+    }
     return [
         Split(heads, heads * width, means.get((heads, heads * width)), smallest)
         for heads, smallest in sorted(rows(by_heads, "heads", "central"))

@@ -15,9 +15,9 @@ import pandas as pd
 
 from headcount.analysis.fits import LineFit
 from headcount.analysis.laws import budget_fit, heads_fit
-from headcount.experiments.evidence import Evidence
 from headcount.report.readings.frames import LEVEL, curves_on, fitted, passing, rows
 from headcount.report.words import num
+from headcount.reproduction.evidence import Evidence
 
 GRID_STEP = 1.1  # budgets are tested in steps of 10 %, so less is not told apart
 HIGH, HALF = 0.9, 0.5  # mean F1 at which the rise to 0.99 begins, by two readings
@@ -75,7 +75,9 @@ def with_heads(evidence: Evidence, grid: str, heads: int = 1) -> list[FewHeads]:
     """Every point of a grid with this head count alone, in order."""
     point = ("items", "d_model", "degree")
     tested: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
-    for m, d, r, budget, mean in rows(curves_on(evidence, grid, heads=heads), *point, "budget", "mean"):
+    for m, d, r, budget, mean in rows(
+        curves_on(evidence, grid, heads=heads), *point, "budget", "mean"
+    ):
         tested.setdefault((m, d, r), []).append((budget, mean))
     found = []
     for m, d, r, budget, best_heads in rows(passing(evidence, grid), *point, "central", "heads"):
@@ -119,7 +121,10 @@ def _shows_window(curve: list[tuple[int, float]]) -> bool:
 def _window(key: tuple[int, int, int, int], curve: list[tuple[int, float]]) -> Window:
     passed = min(budget for budget, mean in curve if mean >= LEVEL)
     below = [(budget, mean) for budget, mean in curve if budget < passed]
-    last = [max((budget for budget, mean in below if mean < level), default=None) for level in (HIGH, HALF)]
+    last = [
+        max((budget for budget, mean in below if mean < level), default=None)
+        for level in (HIGH, HALF)
+    ]
     high, half = (None if budget is None else passed / budget for budget in last)
     return Window(*key, high, half)
 
@@ -148,7 +153,9 @@ class Rise:
         top = f"F1 goes from 0.9 to 0.99 while D_K grows at most × {num(self.top)} (median of {self.curves} curves; "
         top += f"nine in ten at most × {num(self.most)})"
         whole = (
-            "" if self.whole is None else f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+            ""
+            if self.whole is None
+            else f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
         )
         return f"{top}{whole}, counted from the last tested D_K below that F1"
 
@@ -161,7 +168,9 @@ def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise
     if not top:
         return None
     most = float(pd.Series(top).quantile(0.9))
-    return Rise(len(top), median(top), most, median(whole_rise) if whole_rise else None, len(whole_rise))
+    return Rise(
+        len(top), median(top), most, median(whole_rise) if whole_rise else None, len(whole_rise)
+    )
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,9 @@ def steps(table: pd.DataFrame, column: str, along: str) -> Steps:
         for _, line in table.sort_values(along).groupby(across)
         for before, after in pairwise(int(entry) for entry in line[column])
     ]
-    return Steps(sum(c > 0 for c in changes), sum(c == 0 for c in changes), sum(c < 0 for c in changes))
+    return Steps(
+        sum(c > 0 for c in changes), sum(c == 0 for c in changes), sum(c < 0 for c in changes)
+    )
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -10,10 +10,20 @@ import pandas as pd
 
 from headcount.analysis.fits import LineFit, fit_line
 from headcount.analysis.laws import feature, regular_fit
-from headcount.experiments.evidence import Evidence
-from headcount.report.readings.frames import LEVEL, by_point, curves_on, fitted, pairs, passing, rows, value, whole
+from headcount.report.readings.frames import (
+    LEVEL,
+    by_point,
+    curves_on,
+    fitted,
+    pairs,
+    passing,
+    rows,
+    value,
+    whole,
+)
 from headcount.report.readings.permutations import GRID_STEP, FewHeads, with_heads
 from headcount.report.words import counted, listed, percent
+from headcount.reproduction.evidence import Evidence
 
 APART = 1.25  # a quarter more error is a clear separation
 LATE_GAIN = 0.1
@@ -28,7 +38,9 @@ def regular_line(evidence: Evidence, *, all_degrees: bool = False) -> LineFit | 
     return fitted(regular_fit, _degrees(evidence, all_degrees))
 
 
-def degree_power(evidence: Evidence, column: str = "central", *, all_degrees: bool = False) -> LineFit | None:
+def degree_power(
+    evidence: Evidence, column: str = "central", *, all_degrees: bool = False
+) -> LineFit | None:
     """The line of log D_K* (or of log h*, `heads`) against log r: its slope is the power of r."""
     return fitted(_log_fit, _degrees(evidence, all_degrees), column=column)
 
@@ -95,7 +107,12 @@ def degree_heads(evidence: Evidence) -> list[DegreeHeads]:
 def plateaus(evidence: Evidence, degree: int) -> tuple[int, ...] | None:
     """Head counts below h* that do not pass though tested at D_K* and above; None where the degree was not swept."""
     swept = sorted(set(curves_on(evidence, "regular", degree=degree)["heads"]))
-    found = [few for heads in swept for few in with_heads(evidence, "regular", int(heads)) if few.degree == degree]
+    found = [
+        few
+        for heads in swept
+        for few in with_heads(evidence, "regular", int(heads))
+        if few.degree == degree
+    ]
     below = [few for few in found if few.heads < few.best_heads]
     return tuple(few.heads for few in below if few.fails) if found else None
 
@@ -125,14 +142,22 @@ class SoftmaxPanel:
 def softmax_panels(evidence: Evidence) -> list[SoftmaxPanel]:
     """Every point measured under softmax and under max (Fig. 5)."""
     curves = curves_on(evidence, "softmax")
-    under_max = {(m, d): budget for m, d, budget in rows(passing(evidence, "base"), "items", "d_model", "central")}
-    passed = {(m, d): budget for m, d, budget in rows(passing(evidence, "softmax"), "items", "d_model", "central")}
+    under_max = {
+        (m, d): budget
+        for m, d, budget in rows(passing(evidence, "base"), "items", "d_model", "central")
+    }
+    passed = {
+        (m, d): budget
+        for m, d, budget in rows(passing(evidence, "softmax"), "items", "d_model", "central")
+    }
     alone = {(few.items, few.d_model): few for few in with_heads(evidence, "softmax")}
     found = []
     for point, curve in by_point(curves):
         if point in under_max:
             largest = max(curve["budget"].tolist())
-            found.append(SoftmaxPanel(*point, passed.get(point), largest, under_max[point], alone.get(point)))
+            found.append(
+                SoftmaxPanel(*point, passed.get(point), largest, under_max[point], alone.get(point))
+            )
     return found
 
 
@@ -142,7 +167,9 @@ class ValuePanel:
 
     d_model: int
     lowest: dict[int, tuple[float, float, float, int]]
-    late_gain: float | None  # share by which one head still improves over the upper half of its budgets
+    late_gain: (
+        float | None
+    )  # share by which one head still improves over the upper half of its budgets
     low_budget_loss: int | None  # least budget at which one head beats 16; None where it never does
 
     @property
@@ -170,7 +197,10 @@ class ValuePanel:
     def least_heads(self) -> int | None:
         """The fewest heads whose lowest error is clearly below that of one head; None where there are none."""
         one = self.lowest[1][0]
-        return min((heads for heads, (error, *_) in self.lowest.items() if one >= APART * error), default=None)
+        return min(
+            (heads for heads, (error, *_) in self.lowest.items() if one >= APART * error),
+            default=None,
+        )
 
     @property
     def late_text(self) -> str:
@@ -190,13 +220,21 @@ class ValuePanel:
     @property
     def paper_heads(self) -> tuple[int, ...]:
         """Of the head counts that the paper finds best, those that are best or tied here."""
-        return tuple(heads for heads in whole("value.relaxed.best-heads") if heads in self.tied_heads)
+        return tuple(
+            heads for heads in whole("value.relaxed.best-heads") if heads in self.tied_heads
+        )
 
     @property
     def tied_heads(self) -> tuple[int, ...]:
         """Head counts whose lowest error's interval meets that of the best."""
         _, low, high, _ = self.lowest[self.best_heads]
-        return tuple(sorted(heads for heads, entry in self.lowest.items() if entry[1] <= high and entry[2] >= low))
+        return tuple(
+            sorted(
+                heads
+                for heads, entry in self.lowest.items()
+                if entry[1] <= high and entry[2] >= low
+            )
+        )
 
 
 def value_panel(evidence: Evidence, d_model: int) -> ValuePanel | None:
@@ -204,7 +242,9 @@ def value_panel(evidence: Evidence, d_model: int) -> ValuePanel | None:
     curves = curves_on(evidence, "value", d_model=d_model)
     lowest = {}
     for heads, curve in curves.groupby("heads"):
-        error, low, high, budget = next(rows(curve.nsmallest(1, "mean"), "mean", "low", "high", "budget"))
+        error, low, high, budget = next(
+            rows(curve.nsmallest(1, "mean"), "mean", "low", "high", "budget")
+        )
         ends = (error if low is None else low, error if high is None else high)
         lowest[int(heads)] = (error, *ends, budget)  # pyright: ignore[reportArgumentType]
     if 1 not in lowest or max(lowest) < value("value.least-heads"):
@@ -213,7 +253,11 @@ def value_panel(evidence: Evidence, d_model: int) -> ValuePanel | None:
     upper = one.loc[2 * one["budget"] >= one["budget"].max(), "mean"].tolist()
     gain = 1 - upper[-1] / upper[0] if len(upper) > 1 else None
     many = curves.loc[curves["heads"] == value("value.relaxed.fragmented"), ["budget", "mean"]]
-    beaten = one.merge(many, on="budget", suffixes=("", "_many")).query("mean < mean_many")["budget"].min()
+    beaten = (
+        one.merge(many, on="budget", suffixes=("", "_many"))
+        .query("mean < mean_many")["budget"]
+        .min()
+    )
     return ValuePanel(d_model, lowest, gain, None if pd.isna(beaten) else int(beaten))
 
 
@@ -223,7 +267,9 @@ class LinearPoint:
 
     items: int
     d_model: int
-    gaps: tuple[float, ...]  # mean F1 with several heads less that with one, at every budget tested with both
+    gaps: tuple[
+        float, ...
+    ]  # mean F1 with several heads less that with one, at every budget tested with both
     one_head: int | None  # smallest passing budget
     several: int | None
     under_max: int | None
@@ -251,18 +297,25 @@ class LinearPoint:
     @property
     def saves(self) -> bool:
         """Whether several heads pass with less than one head needs, by more than a step of the budgets."""
-        return self.several is not None and (self.one_head is None or self.one_head > GRID_STEP * self.several)
+        return self.several is not None and (
+            self.one_head is None or self.one_head > GRID_STEP * self.several
+        )
 
 
 def linear_points(evidence: Evidence) -> list[LinearPoint]:
     """Every point of the linear control."""
-    under_max = {(m, d): budget for m, d, budget in rows(passing(evidence, "base"), "items", "d_model", "central")}
+    under_max = {
+        (m, d): budget
+        for m, d, budget in rows(passing(evidence, "base"), "items", "d_model", "central")
+    }
     found = []
     for point, curve in by_point(curves_on(evidence, "linear")):
         single, many = curve.loc[curve["heads"] == 1], curve.loc[curve["heads"] > 1]
         both = many.merge(single[["budget", "mean"]], on="budget", suffixes=("", "_one"))
         gaps = tuple(float(gap) for gap in both["mean"] - both["mean_one"])
-        found.append(LinearPoint(*point, gaps, _smallest(single), _smallest(many), under_max.get(point)))
+        found.append(
+            LinearPoint(*point, gaps, _smallest(single), _smallest(many), under_max.get(point))
+        )
     return found
 
 
@@ -297,7 +350,11 @@ class Bracket:
         if self.upper:
             name = f"{self.upper[1]}, one head an edge" if self.one_each else self.upper[1]
             parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({name})")
-        own = f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}" if self.tried else ""
+        own = (
+            f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}"
+            if self.tried
+            else ""
+        )
         return f"{' '.join(parts)}{own}"
 
     @property
@@ -307,7 +364,9 @@ class Bracket:
 
     @property
     def name(self) -> str:
-        return f"({self.items}, {self.d_model})" + (f", r = {self.degree}" if self.degree > 1 else "")
+        return f"({self.items}, {self.d_model})" + (
+            f", r = {self.degree}" if self.degree > 1 else ""
+        )
 
 
 def brackets(evidence: Evidence) -> list[Bracket]:
@@ -316,7 +375,9 @@ def brackets(evidence: Evidence) -> list[Bracket]:
         return []
     budgets: dict[tuple[int, int, int], int] = {}
     for grid in UNDER_MAX:
-        for *point, budget in rows(passing(evidence, grid), "items", "d_model", "degree", "central"):
+        for *point, budget in rows(
+            passing(evidence, grid), "items", "d_model", "degree", "central"
+        ):
             budgets.setdefault((point[0], point[1], point[2]), budget)
     found = []
     for (m, d, r), budget in sorted(budgets.items()):
@@ -324,7 +385,8 @@ def brackets(evidence: Evidence) -> list[Bracket]:
         here = table.loc[(table["items"] == m) & (table["d_model"] == d) & (table["degree"] == r)]
         known = here.dropna(subset=["budget"])
         lower, upper = (
-            known.loc[known["kind"] == kind].sort_values(["budget", "name"]) for kind in ("lower bound", "construction")
+            known.loc[known["kind"] == kind].sort_values(["budget", "name"])
+            for kind in ("lower bound", "construction")
         )
         if len(known):
             largest = next(rows(lower.tail(1), "budget", "name"), None)

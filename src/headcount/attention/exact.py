@@ -1,0 +1,270 @@
+"""How far a computed score can be from the true one, and exact decisions where that is too far.
+
+Notation: u = 2⁻⁵³ (float64) or 2⁻²⁴ (float32), γ_n = n·u/(1 − n·u). A dot product of n terms, in any order,
+is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and Stability of Numerical Algorithms, §3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.tiles import Projections
+from headcount.errors import InputError
+from headcount.shapes import Bool, Float, Int
+
+_UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+_TINY = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # flushing to zero costs at most this
+_SLACK = 1 + 1e-6  # covers the rounding of the bounds themselves
+_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the tame range
+_TAME = (
+    2.0**200
+)  # with all entries within this of 1, no float64 step overflows and no norm underflows
+_CHUNK = 4096  # pairs decided by Python integers at a time
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """No computed score of any pair is further than this from its true value, by dtype of the pass."""
+
+    float64: float
+    float32: float
+
+    def of(self, dtype: torch.dtype) -> float:
+        return self.float64 if dtype == torch.float64 else self.float32
+
+    @classmethod
+    def of_scores(
+        cls, weights: KeyQuery, table: Float[Tensor, "items d_model"], parts: Projections
+    ) -> ErrorBound:
+        """Under max a pair is off by at most the worst head's error; sum is one head of width D_K."""
+        rows = table.double()
+        row_norm, row_grid = _largest_norm(rows), _grid(rows)
+        total = weights.aggregation == "sum"
+        bounds = []
+        for k, (query, key) in enumerate(zip(parts.queries, parts.keys, strict=True)):
+            query_weights, key_weights = (
+                part.double() if total else part[k].double()
+                for part in (weights.queries, weights.keys)
+            )
+            exact = _exact_dtypes(rows, row_grid, query_weights, key_weights, query, key)
+            query_norm, key_norm = _largest_norm(query), _largest_norm(key)
+            # Errors of the projections themselves, as row norms: |x|·|W| has norm at most ‖x‖‖W‖_F.
+            drift = _gamma(rows.shape[1], torch.float64) * row_norm
+            query_drift, key_drift = (
+                drift * _norm(part) + _FLUSHED for part in (query_weights, key_weights)
+            )
+            projected = query_drift * (key_norm + key_drift) + query_norm * key_drift
+            width = query.shape[1]
+            # In float32 rounding the projections counts as two more roundings a term.
+            double = projected + _product_error(width, query_norm, key_norm, torch.float64)
+            single = projected + _product_error(width + 2, query_norm, key_norm, torch.float32)
+            if max(query_norm, key_norm, query_norm * key_norm) > 1e37:  # float32 could overflow
+                bounds.append((0.0 if exact[0] else double * _SLACK, math.inf))
+            else:
+                bounds.append(
+                    (0.0 if exact[0] else double * _SLACK, 0.0 if exact[1] else single * _SLACK)
+                )
+        return cls(*(max(column) for column in zip(*bounds, strict=True)))
+
+
+@dataclass
+class Judge:
+    """Decides pairs in three steps: by the pass's own score, in float64, exactly."""
+
+    weights: KeyQuery
+    table: Float[Tensor, "items d_model"]
+    parts: Projections
+    bound: ErrorBound
+
+    @classmethod
+    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Judge:
+        parts = Projections.of(weights, table)
+        return cls(weights, table, parts, ErrorBound.of_scores(weights, table, parts))
+
+    def predicted(
+        self,
+        scores: Float[Tensor, " pairs"],
+        sources: Int[Tensor, " pairs"],
+        targets: Int[Tensor, " pairs"],
+    ) -> Bool[Tensor, " pairs"]:
+        """Which pairs are truly above τ, given their computed scores."""
+        low, high = cuts(self.weights.threshold, self.bound.of(scores.dtype), scores.dtype)
+        above = scores > high
+        unclear = (~above & (scores > low)).nonzero().squeeze(1)
+        if unclear.numel():
+            pairs = sources[unclear], targets[unclear]
+            if scores.dtype == torch.float64:
+                above[unclear] = predicted_exactly(self.weights, self.table, *pairs)
+            else:
+                above[unclear] = self.predicted(self.parts.at(*pairs), *pairs)
+        return above
+
+
+def cuts(threshold: float, error: float, dtype: torch.dtype) -> tuple[float, float]:
+    """(low, high): a computed score ≤ low is surely not above τ, one > high surely is; between, it is open.
+
+    Both are rounded down to `dtype`, which leaves comparisons with numbers of that dtype unchanged.
+    """
+    if error:
+        error += 2.0**-50 * (abs(threshold) + error)
+    low, high = threshold - error, threshold + error
+    return _floor(low, dtype), _floor(high, dtype)
+
+
+def predicted_exactly(
+    weights: KeyQuery,
+    table: Float[Tensor, "items d_model"],
+    sources: Int[Tensor, " pairs"],
+    targets: Int[Tensor, " pairs"],
+) -> Bool[Tensor, " pairs"]:
+    """Whether each pair's score is above τ in exact rational arithmetic; for the few pairs that need it."""
+    query_weights, query_exponent = _integers(weights.queries)
+    key_weights, key_exponent = _integers(weights.keys)
+    above = []
+    for left, right in zip(sources.cpu().split(_CHUNK), targets.cpu().split(_CHUNK), strict=True):
+        used, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+        rows, row_exponent = _integers(table[torch.from_numpy(used).to(table.device)])
+        heads = []
+        for query, key in zip(query_weights, key_weights, strict=True):
+            products = (rows @ query)[places[: left.numel()]] * (rows @ key)[places[left.numel() :]]
+            heads.append(products.sum(axis=1))
+        scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
+        unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
+        above += [int(score) * unit > Fraction(weights.threshold) for score in scores]
+    return torch.tensor(above, dtype=torch.bool, device=sources.device)
+
+
+def tamed(
+    weights: KeyQuery, table: Float[Tensor, "items d_model"]
+) -> tuple[KeyQuery, Float[Tensor, "items d_model"], int]:
+    """The same problem with entries of a size that float64 can multiply, and e: scores are 2ᵉ times the new ones.
+
+    Scaling by powers of two changes no digit. Entries within 2^±200 are left alone.
+    """
+    parts = (table, weights.queries, weights.keys)
+    exponents = [_tame_exponent(part) for part in parts]
+    if not any(exponents):
+        return weights, table, 0
+    rows, queries, keys = (
+        _shifted(part.double(), -exponent) for part, exponent in zip(parts, exponents, strict=True)
+    )
+    total = 2 * exponents[0] + exponents[1] + exponents[2]
+    threshold = _shifted(torch.tensor(weights.threshold, dtype=torch.float64), -total)
+    return replace(weights, queries=queries, keys=keys, threshold=float(threshold)), rows, total
+
+
+def untamed(score: float, exponent: int) -> float:
+    """A score of the tamed problem at its original size."""
+    try:
+        return math.ldexp(score, exponent)
+    except OverflowError:
+        raise InputError(
+            "the scores overflow float64; scale the weights or the table down"
+        ) from None
+
+
+def _shifted(values: Tensor, exponent: int) -> Tensor:
+    """values·2^exponent, refused where float64 cannot hold that."""
+    before = values.cpu().numpy()
+    with np.errstate(over="ignore", under="ignore"):
+        moved = np.ldexp(before, exponent)
+        if not np.array_equal(np.ldexp(moved, -exponent), before):
+            raise InputError(
+                "the weights, the table and the threshold differ in size by more than float64 can hold; scale them"
+            )
+    return torch.from_numpy(np.asarray(moved)).to(values.device)
+
+
+def _tame_exponent(values: Tensor) -> int:
+    peak = float(values.abs().max())
+    return 0 if peak == 0 or 1 / _TAME < peak < _TAME else math.frexp(peak)[1]
+
+
+def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:
+    flushed = _TINY[dtype] * (math.sqrt(width) * (query_norm + key_norm) + 2 * width)
+    return _gamma(width, dtype) * query_norm * key_norm + flushed
+
+
+def _gamma(terms: int, dtype: torch.dtype) -> float:
+    return terms * _UNIT[dtype] / (1 - terms * _UNIT[dtype])
+
+
+def _largest_norm(rows: Float[Tensor, "items _"]) -> float:
+    return _scaled(rows, lambda part: part.norm(dim=1).max())
+
+
+def _norm(values: Tensor) -> float:
+    return _scaled(values, torch.Tensor.norm)
+
+
+def _scaled(values: Tensor, norm: Callable[[Tensor], Tensor]) -> float:
+    """A norm that neither underflows nor overflows on the way, rounded up."""
+    peak = float(values.abs().max())
+    return float(norm(values / peak)) * peak * _SLACK if peak else 0.0
+
+
+def _exact_dtypes(
+    rows: Tensor,
+    row_grid: float,
+    query_weights: Tensor,
+    key_weights: Tensor,
+    query: Tensor,
+    key: Tensor,
+) -> tuple[bool, bool]:
+    """Whether float64 and float32 compute every score without any rounding.
+
+    They do when all numbers are integers times a power of two (the grid), no partial sum needs more than 53 or 24
+    bits on it, and the grid is not too fine for the exponent range: one-hot, binary and signature matrices.
+    """
+    query_grid, key_grid = row_grid * _grid(query_weights), row_grid * _grid(key_weights)
+    finest = min(query_grid, key_grid, query_grid * key_grid)
+    if finest < 2.0**-1000:
+        return False, False
+    scores = _largest_norm(query) * _largest_norm(key) / (query_grid * key_grid)
+    if scores >= 2.0**53:
+        return False, False
+    mass = float(rows.abs().sum(1).max()) * _SLACK
+    projected = mass * max(
+        float(query_weights.abs().max()) / query_grid, float(key_weights.abs().max()) / key_grid
+    )
+    entries = max(float(query.abs().max()) / query_grid, float(key.abs().max()) / key_grid)
+    double = projected < 2.0**53
+    return double, double and max(entries, scores) < 2.0**24 and finest > 2.0**-120
+
+
+def _grid(values: Tensor) -> float:
+    """The largest power of two of which every entry is a multiple (1 for all zeros)."""
+    mantissa, exponent = torch.frexp(values.double().flatten())
+    whole = (mantissa * 2.0**53).long()
+    used = whole != 0
+    if not used.any():
+        return 1.0
+    lowest_bit = torch.frexp((whole & -whole)[used].double())[1] - 1
+    return math.ldexp(1.0, int((exponent[used] - 53 + lowest_bit).min()))
+
+
+def _integers(values: Tensor) -> tuple[np.ndarray, int]:
+    """Python integers n and one exponent e with values = n·2^e, exactly."""
+    mantissa, exponent = np.frexp(values.double().cpu().numpy())
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    lowest = int(exponent[whole != 0].min(initial=0))
+    shift = np.where(whole != 0, exponent - lowest, 0)
+    return whole.astype(object) << shift.astype(object), lowest - 53
+
+
+def _floor(value: float, dtype: torch.dtype) -> float:
+    if dtype == torch.float64:
+        return value
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+        return float(
+            single if float(single) <= value else np.nextafter(single, np.float32(-np.inf))
+        )

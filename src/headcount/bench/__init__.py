@@ -1,0 +1,1 @@
+"""Speed as a ratio: engines, blocks, verification and the compiler against their peers in one run."""

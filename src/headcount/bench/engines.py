@@ -1,0 +1,200 @@
+"""Engines and peers timed in turns in one run, and the ratios between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+
+from headcount.bench.shapes import MAIN, Shape
+from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
+from headcount.provenance import cores
+
+ENGINES = ("native", "torch", "triton")
+_RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
+_CUDA_RUNS, _CUDA_RUNS_AT_MAIN, _CUDA_TORCH_RUNS = (560,), (560, 4000), 160
+_JAX_STEPS_ON_CUDA = 200
+_PER_CORE = 0.95  # of what one core does alone, when all work
+
+
+class Target(NamedTuple):
+    """A ratio: our engine's row on a device against another row; and the value to reach, if there is one."""
+
+    ours: str
+    device: str
+    other: str  # "matmul": our share of the machine's rate
+    goal: float | None
+
+
+TARGETS = {
+    "native_vs_eager": Target("native", "cpu", "eager", 60.0),
+    "native_vs_jax": Target("native", "cpu", "jax", 3.0),
+    "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
+    "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),
+    "triton_vs_jax": Target("triton", "cuda", "jax", 3.0),
+    "triton_share_of_sgemm": Target("triton", "cuda", "matmul", None),
+}
+
+
+def default_engines() -> tuple[str, ...]:
+    """Those that this machine's fastest device runs."""
+    return ("triton", "torch") if torch.cuda.is_available() else ("native", "torch")
+
+
+def lineup(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
+    """All that is timed on a shape."""
+    on_cuda = torch.cuda.is_available()
+    subjects: list[Subject] = []
+    if "native" in engines or ("torch" in engines and not on_cuda):
+        subjects += _on_cpu(shape, engines, peers)
+    if "triton" in engines or ("torch" in engines and on_cuda):
+        subjects += _on_cuda(shape, engines, peers)
+    return subjects
+
+
+def _on_cpu(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
+    runs, many = shape.runs(_RUNS), cores()
+    subjects: list[Subject] = []
+    if "native" in engines:
+        subjects.append(EngineSubject("native", "cpu", shape, runs, threads=1))
+        if many > 1:
+            subjects.append(
+                EngineSubject("native", "cpu", shape, max(runs, 10 * many), threads=many)
+            )
+    if "torch" in engines:
+        subjects.append(EngineSubject("torch", "cpu", shape, shape.runs(_TORCH_RUNS), threads=1))
+    if peers:
+        subjects.append(EagerSubject("eager", "cpu", shape, 1, threads=1))
+        subjects.append(JaxSubject("jax", "cpu", shape, runs, threads=1))
+    return [*subjects, MatmulSubject("matmul", "cpu", shape, threads=1)]
+
+
+def _on_cuda(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
+    fleets = [
+        shape.runs_on_cuda(most) for most in (_CUDA_RUNS_AT_MAIN if shape == MAIN else _CUDA_RUNS)
+    ]
+    subjects: list[Subject] = []
+    if "triton" in engines:
+        subjects += [EngineSubject("triton", "cuda", shape, runs) for runs in fleets]
+    if "torch" in engines:
+        subjects.append(EngineSubject("torch", "cuda", shape, min(fleets[0], _CUDA_TORCH_RUNS)))
+    if peers:
+        subjects.append(EagerSubject("eager", "cuda", shape, 1))
+        subjects += [
+            JaxSubject("jax", "cuda", shape, runs, steps=_JAX_STEPS_ON_CUDA) for runs in fleets
+        ]
+    return [*subjects, MatmulSubject("matmul", "cuda", shape)]
+
+
+def compare(
+    subjects: list[Subject], repeats: int, report: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """A row for each, of medians over rounds in which all take their turn; the first round is not counted."""
+    readings: list[list[dict[str, float]]] = [[] for _ in subjects]
+    try:
+        for subject in subjects:
+            report(f"preparing {named(subject.name, subject.device, subject.threads)}")
+            _try(subject, subject.open)
+        for number in range(repeats + 1):
+            for subject, read in zip(subjects, readings, strict=True):
+                if subject.missing is None and (found := _try(subject, subject.read)):
+                    read.append(found)
+            place = "(m, d_model, h, D_K) = " + str(tuple(subjects[0].shape))
+            report(f"{place}: " + (f"round {number} of {repeats}" if number else "warm-up"))
+    finally:
+        for subject in subjects:
+            subject.close()
+    return [_row(subject, read[1:]) for subject, read in zip(subjects, readings, strict=True)]
+
+
+def _try(subject: Subject, act: Callable[[], Any]) -> Any:
+    """One subject that fails leaves a row that says why; the others go on."""
+    try:
+        return act()
+    except Exception as error:
+        lines = str(error).strip().split("\n")
+        subject.missing = lines[0] or type(error).__name__
+        return None
+
+
+def _row(subject: Subject, readings: list[dict[str, float]]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "engine": subject.name,
+        "device": subject.device,
+        "threads": subject.threads,
+        **subject.shape._asdict(),
+        "runs": subject.runs,
+        "us_per_run_step": None,
+        "gflops": None,
+        "share_evaluation": None,
+        "share_drawing": None,
+        "missing": subject.missing,
+    }
+    if subject.missing is not None:
+        return row
+    found = {name: median(reading[name] for reading in readings) for name in readings[0]}
+    if isinstance(subject, MatmulSubject):
+        return row | {"gflops": max(found.values())}
+    assert subject.runs is not None
+    seconds = found.pop("seconds") / (subject.runs * subject.steps)
+    return (
+        row
+        | found
+        | {"us_per_run_step": seconds * 1e6, "gflops": subject.shape.flops / seconds / 1e9}
+    )
+
+
+def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """The ratios of one shape's rows, each with its target; None where a side is missing."""
+    found = {
+        name: {"value": _ratio(rows, target), "target": target.goal}
+        for name, target in TARGETS.items()
+    }
+    one, many = (_best(rows, "native", "cpu", all_threads) for all_threads in (False, True))
+    if one and many:
+        faster = one["us_per_run_step"] / many["us_per_run_step"]
+        goal = _PER_CORE * many["threads"]
+        found["native_scaling"] = {
+            "value": faster,
+            "target": goal,
+            "per_core": faster / many["threads"],
+        }
+    else:
+        found["native_scaling"] = {"value": None, "target": None, "per_core": None}
+    return found
+
+
+def _ratio(rows: Sequence[dict[str, Any]], target: Target) -> float | None:
+    ours, other = (_best(rows, name, target.device) for name in (target.ours, target.other))
+    if ours is None or other is None:
+        return None
+    if target.other == "matmul":
+        return ours["gflops"] / other["gflops"]
+    return other["us_per_run_step"] / ours["us_per_run_step"]
+
+
+def _best(
+    rows: Sequence[dict[str, Any]], name: str, device: str, all_threads: bool = False
+) -> dict[str, Any] | None:
+    """The fastest row of an engine, on one thread unless asked otherwise."""
+    fitting = [
+        row
+        for row in rows
+        if (row["engine"], row["device"]) == (name, device)
+        and row["missing"] is None
+        and ((row["threads"] or 1) > 1) == all_threads
+    ]
+    return max(fitting, key=lambda row: row["gflops"], default=None)
+
+
+def named(engine: str, device: str, threads: int | None) -> str:
+    """A row's name.
+
+    >>> named("native", "cpu", 2), named("triton", "cuda", None)
+    ('native on cpu, 2 threads', 'triton on cuda')
+    """
+    return f"{engine} on {device}" + (
+        f", {threads} thread{'s' if threads > 1 else ''}" if threads else ""
+    )

@@ -1,0 +1,73 @@
+"""The transformer block of Section 7.3, written plainly: what the stacked trainer is tested and timed against."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headcount.errors import InputError
+from headcount.shapes import Float
+
+
+class Block(nn.Module):
+    """One pre-LN block: attention and a GELU MLP, each with its residual; every position is projected.
+
+    The paper trains {W_Q, W_K, W_V, W_O} without biases and the MLP, and nothing else. So the layer norms have no
+    weights of their own, unlike GPT-2's, and none follows the block. d_v = d_model/h and scores are scaled by 1/√d_k.
+
+    `two_values` is a control for one head: a second value path W_V2 that always reads its own position, so that the
+    block can take s = π(q) away from what it retrieved without a second key–query head.
+    """
+
+    def __init__(
+        self, d_model: int, heads: int, key_dim: int, ff: int = 16, two_values: bool = False
+    ) -> None:
+        super().__init__()
+        if d_model % heads:
+            raise InputError(
+                f"{heads} heads do not divide d_model {d_model} into values; choose a divisor"
+            )
+        self.d_model, self.heads = d_model, heads
+        self.queries = nn.Linear(d_model, heads * key_dim, bias=False)
+        self.keys = nn.Linear(d_model, heads * key_dim, bias=False)
+        self.values = nn.Linear(d_model, d_model, bias=False)
+        self.own_values = nn.Linear(d_model, d_model, bias=False) if two_values else None
+        self.outputs = nn.Linear(d_model, d_model, bias=False)
+        self.up = nn.Linear(d_model, ff)
+        self.down = nn.Linear(ff, d_model)
+
+    def forward(
+        self, x: Float[Tensor, "batch positions d_model"], table: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "batch rows"]:
+        """Logits at the last position, tied to the table: h_last Eᵀ."""
+        x = x + self.attention(self._norm(x))
+        x = x + self.down(functional.gelu(self.up(self._norm(x))))
+        return x[:, -1] @ table.T
+
+    def attention(
+        self, z: Float[Tensor, "batch positions d_model"]
+    ) -> Float[Tensor, "batch positions d_model"]:
+        """Causal multi-head attention; the last position sees all."""
+        q, k, v = (self._by_head(project(z)) for project in (self.queries, self.keys, self.values))
+        mixed = (
+            functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            .transpose(1, 2)
+            .flatten(2)
+        )
+        if self.own_values is not None:
+            mixed = mixed + self.own_values(z)
+        return self.outputs(mixed)
+
+    def pattern(
+        self, x: Float[Tensor, "batch positions d_model"]
+    ) -> Float[Tensor, "batch heads positions"]:
+        """The attention of the last position."""
+        z = self._norm(x)
+        q, k = self._by_head(self.queries(z[:, -1:])), self._by_head(self.keys(z))
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).squeeze(2)
+
+    def _norm(self, x: Tensor) -> Tensor:
+        return functional.layer_norm(x, (self.d_model,))
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)

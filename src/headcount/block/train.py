@@ -1,0 +1,286 @@
+"""`train_blocks`: many runs of the block, stacked, checked on the way, returned in order (Section 7.3)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from headcount.block.evaluate import ANSWERS, evaluate
+from headcount.block.spec import BlockResult, BlockSpec
+from headcount.block.stack import BlockStack, capacity, group
+from headcount.block.state import StackState
+from headcount.errors import InputError
+from headcount.provenance import cores, versions
+from headcount.shapes import Float
+from headcount.training.progress import notice
+
+OnCheck = Callable[[StackState], None]
+OnResults = Callable[[list[BlockResult]], None]
+Begin = Callable[[], StackState]  # a stack that takes memory only when its turn comes
+_GIVE_EVERY, _SAY_EVERY = 20.0, 10.0  # seconds
+_GIVE_SHARE = 0.02  # of the time, at most, goes into giving states
+
+
+def train_blocks(
+    specs: Sequence[BlockSpec],
+    table: Float[Tensor, "items d_model"],
+    null_row: Float[Tensor, " d_model"],
+    *,
+    device: str = "auto",
+    progress: bool = True,
+    on_check: OnCheck | None = None,
+    on_results: OnResults | None = None,
+    resume: Iterable[StackState] | None = None,
+    time_limit: float | None = None,
+) -> list[BlockResult]:
+    """Train every spec on the table's first rows and return the results in the order of the specs.
+
+    Runs that can share a stack do. `on_results` is given a stack's results when it ends, `on_check` its state at a
+    check about every 20 seconds (less often if writing it takes long) and whenever a stack ends or is stopped; given
+    back as `resume`, it goes on from there and, on the same kind of device, ends bit for bit as if it had never
+    stopped. `time_limit` (seconds) and an interrupt (Ctrl-C) stop between two steps; runs that are not finished then
+    have no result. There is no early stopping: a run may sit near 0 for thousands of steps and then learn.
+    """
+    chosen = choose_device(device)
+    distinct, results = list(dict.fromkeys(specs)), {}
+    for spec in distinct:
+        _require_table(spec, table, null_row)
+    deadline = time.monotonic() + time_limit if time_limit is not None else float("inf")
+    failed = threading.Event()  # somewhere: the other stacks stop too
+    with _interrupts() as interrupted:
+
+        def stop() -> bool:
+            return failed.is_set() or interrupted() or time.monotonic() > deadline
+
+        def trained(begin: Begin) -> list[BlockResult]:
+            if stop():
+                return []
+            state = begin()
+            rows = torch.cat([table[: state.specs[0].items].float(), null_row.float()[None]])
+            return _trained(state, rows, chosen, stop, progress, on_check)
+
+        with closing(
+            _side_by_side(trained, _begins(distinct, list(resume or ()), chosen), chosen, failed)
+        ) as ended:
+            for found in ended:
+                results |= {result.spec: result for result in found}
+                if on_results and found:
+                    on_results(found)
+                if progress and found:
+                    notice(f"{len(results)} of {len(distinct)} runs are finished")
+    if progress and len(results) < len(distinct):
+        notice(f"stopped: {len(results)} of {len(distinct)} runs are finished")
+    return [results[spec] for spec in specs if spec in results]
+
+
+def choose_device(device: str) -> str:
+    """`auto` is CUDA where torch sees it."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"device {device!r} is unknown; use auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device; use --device cpu")
+    return device
+
+
+def _side_by_side(
+    work: Callable[[Begin], list[BlockResult]],
+    begins: Iterator[Begin],
+    device: str,
+    failed: threading.Event,
+) -> Generator[list[BlockResult], None, None]:
+    """What each stack gives, as it ends: one after the other on a GPU; on the CPU one a core, each on one thread.
+
+    Threads that share a step wait for one another wherever something else uses the cores.
+    """
+    if device == "cuda":
+        yield from map(work, begins)
+        return
+    before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(cores(), initializer=partial(torch.set_num_threads, 1))
+    try:
+        for ended in as_completed([pool.submit(work, begin) for begin in begins]):
+            yield ended.result()
+    except BaseException:
+        failed.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
+
+
+def _trained(
+    state: StackState,
+    rows: Tensor,
+    device: str,
+    stop: Callable[[], bool],
+    progress: bool,
+    on_check: OnCheck | None,
+) -> list[BlockResult]:
+    """One stack's results, or none where it was stopped. Its memory is free again when this returns."""
+    voyage = _Voyage(BlockStack(state, rows, device), progress, on_check)
+    results = voyage.results() if voyage.sail(stop) else []
+    if device == "cuda":
+        del voyage
+        torch.cuda.empty_cache()
+    return results
+
+
+class _Voyage:
+    """One stack from where it stands to its last step."""
+
+    def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
+        self._stack, self._progress, self._on_check = stack, progress, on_check
+        self._given = self._said = time.monotonic()
+        self._pause = _GIVE_EVERY
+
+    def sail(self, stop: Callable[[], bool]) -> bool:
+        """Steps and checks until the end; whether it was reached."""
+        state, spec = self._stack.state, self._stack.spec
+        while state.taken < spec.steps:
+            began, before = time.monotonic(), state.taken
+            goal = min(spec.steps, (before // spec.check_every + 1) * spec.check_every)
+            self._stack.advance(goal - before, stop)
+            if state.taken < goal:
+                state.seconds += time.monotonic() - began
+                break
+            self._check()
+            state.seconds += time.monotonic() - began
+            self._say((state.taken - before) * len(state.specs) / (time.monotonic() - began))
+            if time.monotonic() - self._given > self._pause and state.taken < spec.steps:
+                self._give()
+        self._give()
+        return state.taken >= spec.steps
+
+    @torch.no_grad()
+    def _check(self) -> None:
+        """Validation accuracy; a run that reached a new best keeps a copy of its weights."""
+        state = self._stack.state
+        accuracy = evaluate(
+            self._stack, state.weights, "validation", self._stack.spec.validation
+        ).accuracy
+        finite = torch.stack(
+            [part.flatten(1).isfinite().all(1) for part in state.weights.values()]
+        ).all(0)
+        better = accuracy > state.best_accuracy
+        state.best_accuracy = torch.where(better, accuracy, state.best_accuracy)
+        state.best_step = torch.where(better, state.taken, state.best_step)
+        state.diverged = torch.where(~finite & (state.diverged == 0), state.taken, state.diverged)
+        for name, part in state.weights.items():
+            best = state.best[name]
+            best.copy_(torch.where(better.view(-1, *[1] * (part.ndim - 1)), part, best))
+        state.history.append((state.taken, accuracy.tolist()))
+
+    def _give(self) -> None:
+        self._stack.wait()
+        began = time.monotonic()
+        if self._on_check:
+            self._on_check(self._stack.state)
+        self._given = time.monotonic()
+        self._pause = max(_GIVE_EVERY, (self._given - began) / _GIVE_SHARE)
+
+    def _say(self, rate: float) -> None:
+        state = self._stack.state
+        if self._progress and time.monotonic() - self._said > _SAY_EVERY:
+            self._said = time.monotonic()
+            found = sorted(state.history[-1][1])
+            notice(
+                f"{self._stack.ops.name} on {self._stack.device}: h = {self._stack.heads}, {len(found)} stacked, step "
+                f"{state.taken:,} of {self._stack.spec.steps:,}, {rate:,.0f} run-steps/s, validation accuracy "
+                f"{found[0]:.3f} … {found[-1]:.3f}"
+            )
+
+    def results(self) -> list[BlockResult]:
+        """What the runs came to: the test at the best check and after the last step."""
+        stack, state = self._stack, self._stack.state
+        best = evaluate(stack, state.best, "test", stack.spec.test).accuracy.tolist()
+        last = evaluate(stack, state.weights, "test", stack.spec.test)
+        return [
+            BlockResult(
+                spec=spec,
+                best_validation=float(state.best_accuracy[run]),
+                best_step=int(state.best_step[run]),
+                test=best[run],
+                final_test=float(last.accuracy[run]),
+                history=tuple((step, values[run]) for step, values in state.history),
+                answers=dict(zip(ANSWERS, last.answers[run].tolist(), strict=True)),
+                barred_test=float(last.barred[run]),
+                attention=last.attention(run),
+                loss=float(last.loss[run]),
+                diverged=int(state.diverged[run]) or None,
+                engine=stack.ops.name,
+                device=stack.device,
+                seconds=state.seconds / len(state.specs),
+                versions=versions(),
+            )
+            for run, spec in enumerate(state.specs)
+        ]
+
+
+def _begins(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[Begin]:
+    """The stacks left to do: those given back, then the rest by group, split where they would not fit."""
+    under_way = [spec for state in resume for spec in state.specs]
+    if len(set(under_way)) < len(under_way) or not set(under_way) <= set(specs):
+        raise InputError(
+            "the given states hold runs twice or runs that were not asked for; give each run's own"
+        )
+    for state in resume:
+        yield partial(_given, state)
+    groups: dict[Hashable, list[BlockSpec]] = defaultdict(list)
+    for spec in specs:
+        if spec not in under_way:
+            groups[group(spec)].append(spec)
+    for runs in groups.values():
+        runs.sort(
+            key=lambda spec: spec.key_dim
+        )  # neighbours of like width: little padding where a group is split
+        size = min(capacity(spec, device) for spec in runs)
+        pieces = -(-len(runs) // size)
+        for piece in range(pieces):
+            part = runs[piece * len(runs) // pieces : (piece + 1) * len(runs) // pieces]
+            yield partial(StackState.initial, part)
+
+
+def _given(state: StackState) -> StackState:
+    return state
+
+
+def _require_table(spec: BlockSpec, table: Tensor, null_row: Tensor) -> None:
+    rows, width = table.shape
+    if rows < spec.items or width != spec.d_model or len(null_row) != width:
+        raise InputError(
+            f"a table of {rows} × {width} with a NULL row of {len(null_row)} does not fit {spec.items} items of "
+            f"{spec.d_model}; give a table with enough rows and set d_model to its width"
+        )
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as a question, so that it takes effect between two steps; a second one interrupts at once."""
+    seen = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal seen
+        if seen:
+            raise KeyboardInterrupt
+        seen = True
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread: the interrupt goes to that one
+        yield lambda: False
+        return
+    try:
+        yield lambda: seen
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""The paper as data: its grids, its tables, and every number it reports."""

@@ -1,0 +1,1 @@
+"""The paper measured again: presets, shipped results, evidence, and `reproduce`."""

@@ -1,0 +1,103 @@
+"""Floors and ceilings of D_K, to lay beside what training finds: lower bounds, and constructions that are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+import torch
+
+from headcount.constructions.construct import construct
+from headcount.errors import NoSolution
+from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.theory.lower_bounds import lower_bounds
+from headcount.theory.planner import family_of
+
+_SPLIT = ("heads", "key_dim", "budget")
+COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)
+Report = Callable[[str], None]
+
+
+def ceilings(
+    points: Sequence[tuple[int, int]],
+    degrees: Sequence[int] = (1,),
+    seed: int = 0,
+    progress: Report | None = None,
+) -> pd.DataFrame:
+    """Give the D_K that a graph must have and the D_K it can be built with, at each (items, d_model) and degree.
+
+    A lower bound is one of `lower_bounds`: it holds for the family of all permutations (regular graphs) and any split.
+    A construction is built for one random graph and Gaussian table, and is exact on all pairs at its `budget`;
+    `construct` finds that budget by bisection, so a smaller one may exist.
+
+    - "as printed": Construction II, from degree 2 on IV, with Xᵀ and the paper's heads and τ; d_k up to
+      max(4·d_model, 32 ln m), as far as `construct` goes.
+    - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ at the midpoint.
+      One head of width 1 an edge does it wherever no two rows are parallel, so the search ends at D_K = m'.
+
+    Missing values: nothing was found.
+
+    >>> ceilings([(64, 64)])[["name", "heads", "key_dim", "budget"]]
+                 name  heads  key_dim  budget
+    0      bit budget   <NA>     <NA>       1
+    1          margin   <NA>     <NA>       1
+    2   sign patterns   <NA>     <NA>       1
+    3      as printed   <NA>     <NA>    <NA>
+    4  pseudo-inverse      1       14      14
+    """
+    report = progress or (lambda line: None)
+    rows = []
+    with _one_thread():
+        for degree in degrees:
+            for items, d_model in points:
+                point = {"items": items, "d_model": d_model, "degree": degree}
+                rows += [point | row for row in _floors(items, d_model, degree)]
+                rows += [point | row for row in _built(items, d_model, degree, seed, report)]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_SPLIT, "Int64"))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small products gain nothing from more threads, and wait for one another where the machine is busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _floors(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:
+    family = family_of(items, items * degree, degree)
+    for bound in lower_bounds(items, items * degree, d_model, family=family, max_degree=degree):
+        yield {"kind": "lower bound", "name": bound.name, "budget": int(bound.budget)}
+
+
+def _built(
+    items: int, d_model: int, degree: int, seed: int, report: Report
+) -> Iterator[dict[str, Any]]:
+    edges = items * degree
+    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    table = gaussian_embeddings(items, d_model, seed)
+    method = "compressive" if degree == 1 else "general-graph"
+    refined = {"inverse": "pinv", "threshold": "midpoint"}
+    searches: dict[str, list[dict[str, Any]]] = {  # the first that finds something
+        "as printed": [{"heads": max(-(-edges // d_model), degree), "threshold": "paper"}],
+        "pseudo-inverse": [
+            refined | {"budget": edges - 1},
+            refined | {"heads": edges, "budget": edges},
+        ],
+    }
+    for name, attempts in searches.items():
+        row: dict[str, Any] = {"kind": "construction", "name": name}
+        for options in attempts:
+            try:
+                found = construct(graph, table, method, seed=seed, progress=report, **options)
+            except NoSolution:
+                continue
+            row |= {"heads": found.heads, "key_dim": found.key_dim, "budget": found.budget}
+            break
+        yield row

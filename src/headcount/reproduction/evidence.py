@@ -1,0 +1,130 @@
+"""Evidence: what the runs of a reproduction came to, in the frames that the report draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from headcount.analysis.curves import POINT, curves
+from headcount.analysis.thresholds import thresholds, thresholds_by_heads
+from headcount.sweeps.block_folder import block_frame
+from headcount.sweeps.file import SearchPart, SweepFile
+from headcount.sweeps.search import Searches, outcomes_frame
+from headcount.training.spec import RunSpec
+
+KEY = [*POINT, "heads", "key_dim", "seed"]  # tells the runs of the paper's protocol apart
+_BUDGETS = ["central", "optimistic", "conservative"]
+COLUMNS = {
+    "curves": ["grid", *POINT, "heads", "budget", "mean", "low", "high", "runs", "diverged"],
+    "thresholds": [
+        "grid",
+        *POINT,
+        *_BUDGETS,
+        "heads",
+        "key_dim",
+        "mean",
+        "heads_low",
+        "heads_high",
+        "runs",
+    ],
+    "by_heads": ["grid", *POINT, "heads", *_BUDGETS, "key_dim", "mean"],
+    "ceilings": ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"],
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Frames of results with the columns of `COLUMNS`; any may be empty. `grid` is a name of `paper.grids()`.
+
+    `curves` are those of `analysis.curves`, `thresholds` and `by_heads` those of `analysis.thresholds` (values are
+    missing where nothing passed), `ceilings` those of `experiments.ceilings`. In `curves` and `thresholds`, `runs`
+    counts the seeds. `provenance` is the manifest of the reproduction. `block` has the runs of Section 7.3, a row each,
+    with the columns of `block_folder`.
+    """
+
+    curves: pd.DataFrame
+    thresholds: pd.DataFrame
+    by_heads: pd.DataFrame
+    ceilings: pd.DataFrame
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    block: pd.DataFrame = field(default_factory=lambda: block_frame([]))
+    block_provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def on(self, grid: str, frame: str = "curves", **at: int | str) -> pd.DataFrame:
+        """The rows of one grid, and of one point where `at` names it: `on("regular", "thresholds", degree=2)`."""
+        rows: pd.DataFrame = getattr(self, frame)
+        if rows.empty:
+            return pd.DataFrame(columns=pd.Index(COLUMNS[frame]))
+        rows = rows.loc[rows["grid"] == grid]
+        for name, value in at.items():
+            rows = rows.loc[rows[name] == value]
+        return rows.reset_index(drop=True)
+
+    def law_points(self) -> pd.DataFrame:
+        """The thresholds behind the laws of Section 6.1: the base grid and the second point with m/d_model = 32."""
+        rows = pd.concat([self.on("base", "thresholds"), self.on("extreme", "thresholds")])
+        return rows.drop_duplicates(POINT, ignore_index=True)
+
+
+def gather(
+    runs: pd.DataFrame,
+    sweep: SweepFile,
+    ceilings: pd.DataFrame | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Evidence:
+    """Judge the finished runs of a sweep over grids of the paper, each part by itself.
+
+    A search that is settled gives its point's threshold. A [grid] gives curves and thresholds at the points where
+    none of its runs is missing; where a search has judged a point too, which has more seeds, its threshold stands.
+    """
+    frames: dict[str, list[pd.DataFrame]] = {"curves": [], "thresholds": [], "by_heads": []}
+    for part in sweep.searches:
+        frames["thresholds"].append(_searched(runs, part).assign(grid=part.paper))
+    for part in sweep.grids:
+        rows = _whole_points(
+            _rows_of(part.runs, KEY).merge(runs, on=KEY, how="left", validate="one_to_one")
+        )
+        judged = rows.loc[rows["variant"] != "value"]
+        if len(rows):
+            frames["curves"].append(curves(rows).assign(grid=part.paper))
+        if len(judged):
+            seeds = judged.groupby(POINT)["seed"].nunique().rename("runs").reset_index()
+            frames["thresholds"].append(
+                thresholds(judged).merge(seeds, on=POINT).assign(grid=part.paper)
+            )
+            frames["by_heads"].append(thresholds_by_heads(judged).assign(grid=part.paper))
+    found: dict[str, Any] = {name: _joined(name, tables) for name, tables in frames.items()}
+    found["thresholds"] = found["thresholds"].drop_duplicates(["grid", *POINT], ignore_index=True)
+    return Evidence(**found, ceilings=_joined("ceilings", [ceilings]), provenance=provenance or {})
+
+
+def _rows_of(specs: Sequence[RunSpec], names: list[str]) -> pd.DataFrame:
+    """Fields of these specs, a row each, in their order."""
+    return pd.DataFrame([[getattr(spec, name) for name in names] for spec in specs], columns=names)
+
+
+def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
+    """Without the points of which a run is missing."""
+    there = rows["steps"].notna().groupby([rows[name] for name in POINT]).transform("all")
+    return rows.loc[there].astype({"steps": "int64", "budget": "int64"})
+
+
+def _searched(runs: pd.DataFrame, part: SearchPart) -> pd.DataFrame:
+    searches = Searches(part.runs, part.level)
+    asked = _rows_of(part.runs, [*KEY, "hash"])  # a search knows its runs by their hashes
+    searches.observe(
+        asked.merge(runs.drop(columns="hash", errors="ignore"), on=KEY, validate="one_to_one")
+    )
+    found = outcomes_frame(searches.outcomes())
+    seeds = len({spec.seed for spec in part.runs})
+    return found.loc[found["settled"]].assign(runs=seeds)
+
+
+def _joined(name: str, tables: Sequence[pd.DataFrame | None]) -> pd.DataFrame:
+    """One frame with the columns of `Evidence`, in order."""
+    columns = COLUMNS[name]
+    given = [table.loc[:, columns] for table in tables if table is not None and len(table)]
+    return pd.concat(given, ignore_index=True) if given else pd.DataFrame(columns=columns)

@@ -1,0 +1,62 @@
+"""Presets: the sweep files behind `headcount reproduce`, and the part of one that some figures need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from headcount.errors import InputError
+from headcount.sweeps.file import SweepFile, read_sweep
+from headcount.training.spec import RunSpec
+
+_FOLDER = Path(__file__).with_name("presets")
+PRESETS = tuple(sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True))  # quick first
+
+
+@dataclass(frozen=True)
+class Need:
+    """Runs that a figure is drawn from: a grid of the paper, or some of its points and degrees."""
+
+    grid: str
+    points: tuple[tuple[int, int], ...] = ()  # none: all
+    degrees: tuple[int, ...] = ()
+
+    def covers(self, spec: RunSpec) -> bool:
+        """Whether a run of that grid is needed."""
+        here = not self.points or (spec.items, spec.d_model) in self.points
+        return here and (not self.degrees or spec.degree in self.degrees)
+
+
+@cache
+def preset(name: str) -> SweepFile:
+    """Give a preset by its name.
+
+    >>> quick, paper = preset("quick"), preset("paper")
+    >>> {spec for part in (*quick.grids, *quick.searches) for spec in part.runs} <= set(paper.runs)
+    True
+    """
+    if name not in PRESETS:
+        raise InputError(f"preset {name!r} is unknown; use {' or '.join(PRESETS)}")
+    return read_sweep(_FOLDER / f"{name}.toml")
+
+
+def restricted(sweep: SweepFile, needs: Iterable[Need]) -> SweepFile:
+    """The parts of a sweep that these needs cover."""
+    wanted = list(needs)
+
+    def needed(part):
+        return tuple(
+            spec
+            for spec in part.runs
+            if any(n.grid == part.paper and n.covers(spec) for n in wanted)
+        )
+
+    grids = (replace(part, runs=needed(part)) for part in sweep.grids)
+    searches = (replace(part, runs=needed(part)) for part in sweep.searches)
+    return replace(
+        sweep,
+        grids=tuple(part for part in grids if part.runs),
+        searches=tuple(part for part in searches if part.runs),
+    )

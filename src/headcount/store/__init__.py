@@ -1,0 +1,1 @@
+"""One SQLite store for all runs, and its export."""

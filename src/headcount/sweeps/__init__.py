@@ -1,0 +1,1 @@
+"""Sweep files, the threshold search, the runner and the cluster."""

@@ -1,0 +1,140 @@
+"""What an engine is: it makes fleets of runs that share a batch, and a fleet moves all of them in lockstep."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.attention.key_query import Aggregation, KeyQuery
+from headcount.errors import InputError
+from headcount.provenance import versions
+from headcount.shapes import Float
+from headcount.training.spec import RunSpec
+from headcount.training.task import first_weights
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW as everywhere; weight decay is 0
+
+
+@dataclass
+class State:
+    """All that a run carries from step to step. Entry 0 of the axis of two is W_Q, entry 1 is W_K."""
+
+    weights: Float[Tensor, "2 heads d_model key_dim"]
+    first: Float[Tensor, "2 heads d_model key_dim"]  # Adam's moments
+    second: Float[Tensor, "2 heads d_model key_dim"]
+    threshold: Float[Tensor, " three"]  # τ and its moments
+    taken: int = 0  # steps
+
+    @classmethod
+    def initial(cls, spec: RunSpec) -> State:
+        """Before the first step: Gaussian weights, τ = 0."""
+        weights = first_weights(spec)
+        return cls(weights, torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros(3))
+
+    @property
+    def finite(self) -> bool:
+        """Whether weights and threshold are numbers."""
+        return bool(self.weights.isfinite().all() and self.threshold[0].isfinite())
+
+    def key_query(self, spec: RunSpec) -> KeyQuery:
+        """The weights as the rest of the house knows them."""
+        aggregation: Aggregation = "max" if spec.variant == "value" else spec.variant
+        return KeyQuery(self.weights[0], self.weights[1], float(self.threshold[0]), aggregation)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A fleet after a launch: the validation metric of each run, and the step at which it diverged, if it did."""
+
+    values: list[float]
+    diverged: list[int | None]
+
+
+@runtime_checkable
+class Fleet(Protocol):
+    """Runs in lockstep: all of them have taken the same number of steps."""
+
+    specs: list[RunSpec]
+
+    def launch(self, steps: int) -> None:
+        """Begin `steps` more steps of every run and the check after them; it need not wait for the end."""
+        ...
+
+    def check(self) -> Check:
+        """Wait for the end of the last launch."""
+        ...
+
+    def draw(self, steps: int) -> None:
+        """Draw the contexts of the next steps and drop them: what a launch does of that, for timing alone."""
+        ...
+
+    def test(self, rows: Sequence[int]) -> list[float]:
+        """The test metric of these runs now."""
+        ...
+
+    def states(self, rows: Sequence[int]) -> list[State]:
+        """The state of these runs, on the CPU."""
+        ...
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these runs alone."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A way to run fleets."""
+
+    name: str
+    device: str
+    concurrency: int  # fleets that gain from being under way together
+
+    def group(self, spec: RunSpec) -> Hashable:
+        """Specs with equal groups can share a fleet. A run's result does not depend on the others in it."""
+        ...
+
+    def capacity(self, spec: RunSpec) -> int:
+        """How many runs like this one a fleet can hold."""
+        ...
+
+    def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> Fleet:
+        """A fleet of these runs, from the beginning or from given states."""
+        ...
+
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
+        """Do what is needed once before many such runs, as compiling their kernels; `fleet` alone works too."""
+        ...
+
+
+def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarray, "{steps} 2"]:
+    """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …, computed in float64: every engine uses these bits.
+
+    A step is W ← W − scale₁·m/(√v·scale₂ + ε).
+    """
+    n = np.arange(taken + 1, taken + steps + 1)
+    scales = np.stack([learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)], axis=1)
+    with np.errstate(over="ignore"):  # a rate beyond float32 is infinite, and the run diverges
+        return scales.astype(np.float32)
+
+
+def lineage(engine: Engine) -> str:
+    """What a run's bits depend on besides its spec and the engine: the CPU's level or the GPU, and the version."""
+    level = getattr(engine, "level_name", "")
+    if engine.device == "cuda":
+        level = torch.cuda.get_device_name()
+    return "/".join(part for part in (engine.device, level, versions()["headcount"]) if part)
+
+
+def lockstep(states: Sequence[State]) -> int:
+    """The common number of steps taken."""
+    taken = {state.taken for state in states}
+    if len(taken) != 1:
+        raise InputError(
+            f"runs of a fleet must have taken the same number of steps; these have {sorted(taken)}"
+        )
+    return taken.pop()

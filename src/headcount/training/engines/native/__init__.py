@@ -1,0 +1,1 @@
+"""The engine for CPUs: C++ kernels behind ctypes."""

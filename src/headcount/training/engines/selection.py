@@ -1,0 +1,55 @@
+"""Which engine runs: by name, or the fastest that this machine has."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Literal, get_args
+
+import torch
+
+from headcount.errors import InputError
+from headcount.training.engines.base import Engine
+
+EngineName = Literal["auto", "native", "torch", "triton"]
+
+
+class SlowerEngine(UserWarning):
+    """`auto` took a slower engine than this machine could run; the text says what is missing."""
+
+
+def choose_engine(engine: EngineName | Engine = "auto") -> Engine:
+    """The engine asked for, or an error that says what it lacks and how to get it; `auto` takes what there is."""
+    if not isinstance(engine, str):
+        return engine
+    if engine not in get_args(EngineName):
+        raise InputError(f"engine {engine!r} is unknown; use {', '.join(get_args(EngineName))}")
+    if engine == "auto":
+        return _fastest()
+    return _load(engine)
+
+
+@cache
+def _load(name: str) -> Engine:
+    if name == "native":
+        from headcount.training.engines.native.engine import NativeEngine
+
+        return NativeEngine()
+    if name == "triton":
+        from headcount.training.engines.triton.engine import TritonEngine
+
+        return TritonEngine()
+    from headcount.training.engines.torch import TorchEngine
+
+    return TorchEngine("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@cache
+def _fastest() -> Engine:
+    """triton on a CUDA device, native on the CPU, torch where neither can be had; says once what is missing."""
+    for name in ("triton", "native") if torch.cuda.is_available() else ("native",):
+        try:
+            return _load(name)
+        except InputError as missing:
+            warnings.warn(f"{missing} Going on without it.", SlowerEngine, stacklevel=3)
+    return _load("torch")

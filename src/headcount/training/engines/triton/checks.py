@@ -1,0 +1,192 @@
+"""Triton kernels around the steps: drawing contexts, and the tallies of a check."""
+
+from __future__ import annotations
+
+import triton.language as tl
+from triton import jit
+
+from headcount.training.engines.triton.kernels import (
+    head_scores,
+    joined_scores,
+    labels,
+    product,
+    project,
+    retrieval_error,
+    shares,
+)
+
+_GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)  # SplitMix64, as in problem/streams.py
+_FIRST = tl.constexpr(0xBF58476D1CE4E5B9)
+_SECOND = tl.constexpr(0x94D049BB133111EB)
+
+
+@jit
+def _words(key, counter):
+    """The 64-bit words of a stream, as (high, low) halves: problem/streams.py."""
+    z = key.to(tl.uint64, bitcast=True) + (counter + 1).to(tl.uint64) * _GOLDEN
+    z = (z ^ (z >> 30)) * _FIRST
+    z = (z ^ (z >> 27)) * _SECOND
+    z = z ^ (z >> 31)
+    return (z >> 32).to(tl.uint32), z.to(tl.uint32)
+
+
+@jit
+def _below(uniform, bound):
+    """A uniform 32-bit integer scaled to 0 … bound − 1."""
+    return tl.umulhi(uniform, bound.to(tl.uint32)).to(tl.int32)
+
+
+@jit
+def _row(a, slot, j):
+    """Row j of [L, BLOCK] as [1, BLOCK]."""
+    return tl.sum(tl.where(slot == j, a, 0), axis=0)[None, :]
+
+
+@jit(do_not_specialize=["steps", "taken", "chance"])
+def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chance, DEGREE: tl.constexpr,
+                  LENGTH: tl.constexpr, L: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Contexts taken … taken + steps − 1 of every run's stream: ContextSampler, bit for bit.
+
+    A context is a column, so that with one warp a thread holds the whole of it.
+    """
+    run = tl.program_id(0).to(tl.int64)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :].to(tl.int64)
+    key, m, row = tl.load(keys + run), tl.load(items + run).to(tl.int32), tl.load(first_row + run)
+    slot = tl.arange(0, L)[:, None]
+    counter = ((n + taken) * LENGTH + slot) * 2
+    pick, choose = _words(key, counter)
+    place, which = _words(key, counter + 1)
+    # Step 1: ℓ steps of a Fisher–Yates shuffle, without the array.
+    swapped = slot + _below(pick, m - slot)
+    context, moved = swapped, tl.broadcast_to(slot, (L, BLOCK))
+    for i in range(LENGTH - 1):
+        to, what = _row(swapped, slot, i), _row(moved, slot, i)
+        context = tl.where((slot > i) & (swapped == to), what, context)
+        moved = tl.where((slot > i) & (slot == to), what, moved)
+    context = tl.where(slot < LENGTH, context, -1)
+    # Steps 2 and 3: each chosen source that is still in its slot brings a target in.
+    drawn, chosen = context, (choose.to(tl.int64) < chance).to(tl.int32)
+    other = _below(place, tl.zeros_like(slot) + (LENGTH - 1))
+    other += (other >= slot).to(tl.int32)
+    pointed = _below(which, tl.zeros_like(slot) + DEGREE)
+    for p in range(LENGTH):
+        source = _row(drawn, slot, p)
+        acts = (_row(chosen, slot, p) > 0) & (_row(context, slot, p) == source) & (LENGTH > 1)
+        for j in range(DEGREE):
+            neighbor = tl.load(targets + (row + source) * DEGREE + j)
+            acts = acts & (tl.max((context == neighbor).to(tl.int32), axis=0)[None, :] == 0)
+        target = tl.load(targets + (row + source) * DEGREE + _row(pointed, slot, p))
+        context = tl.where(acts & (slot == _row(other, slot, p)), target, context)
+    tl.store(contexts + (run * steps + n) * L + slot, context, mask=n < steps)
+
+
+@jit
+def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr, D: tl.constexpr,
+                  L: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Q = X W_Q and K = X W_K for all items of every run: tables [2, places, D]."""
+    run, side = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
+    item = tl.program_id(1) * L + tl.arange(0, L)
+    inside = item < tl.load(items + run)
+    x_at = rows + (tl.load(first_row + run) + item) * DM
+    at = (side * places + tl.load(first_place + run) + item)[:, None] * D + tl.arange(0, WIDE)[
+        None, :
+    ]
+    for a in range(0, D, WIDE):
+        projected = project(
+            x_at, inside, weights + (run * 2 + side) * (DM * D) + a, D, DM, L, WIDE, BLOCK
+        )
+        tl.store(tables + at + a, projected, mask=inside[:, None])
+
+
+@jit
+def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places, HEADS: tl.constexpr,
+                H: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr):  # fmt: skip
+    """A tile of all m² pairs under max: hits and wrong decisions, weighted by how often a pair stands in the contexts.
+
+    `counts` holds that number for each ordered pair, negative where it is no edge.
+    """
+    run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    m, tau, place = (
+        tl.load(items + run).to(tl.int32),
+        tl.load(thresholds + run * 3),
+        tl.load(first_place + run),
+    )
+    across = tl.cdiv(m, TILE)
+    source, target = (
+        part // across * TILE + tl.arange(0, TILE),
+        part % across * TILE + tl.arange(0, TILE),
+    )
+    column = tl.arange(0, WIDE)
+    joined = tl.full((TILE, TILE), float("-inf"), tl.float32)
+    for h in range(HEADS):
+        score = tl.zeros((TILE, TILE), tl.float32)
+        for a in range(0, DK, WIDE):
+            at_q = (place + source)[:, None] * (H * DK) + h * DK + a + column[None, :]
+            at_k = (places + place + target)[:, None] * (H * DK) + h * DK + a + column[None, :]
+            q = tl.load(
+                tables + at_q, mask=(source < m)[:, None] & (column < DK)[None, :], other=0.0
+            )
+            k = tl.load(
+                tables + at_k, mask=(target < m)[:, None] & (column < DK)[None, :], other=0.0
+            )
+            score += product(q, tl.trans(k))
+        joined = tl.maximum(joined, score)
+    at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
+    count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
+    above, edge = joined > tau, count > 0
+    at = tallies + (run * tl.num_programs(1) + part) * 2
+    count = count.to(tl.int64)
+    tl.store(at, tl.sum(tl.where(above & edge, count, 0)).to(tl.float64))
+    tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
+
+
+@jit
+def tally_contexts(tallies, tables, thresholds, contexts, task, targets, messages, first_row, first_place, head_scales,
+                   places, count, PER: tl.constexpr, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
+                   HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+                   DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
+    """What PER contexts add to a run's metric: (hits, wrong decisions), or (squared error, valid positions)."""
+    run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    D: tl.constexpr = H * DK
+    position = tl.arange(0, L)
+    inside = position < LENGTH
+    column = tl.arange(0, GROUP)[:, None, None] * DK + tl.arange(0, PART)[None, None, :]
+    tau, row, place = (
+        tl.load(thresholds + run * 3),
+        tl.load(first_row + run),
+        tl.load(first_place + run),
+    )
+    head_scale, of_task = tl.load(head_scales + run), tl.load(task + run)
+    first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
+    for j in range(part * PER, tl.minimum(part * PER + PER, count)):
+        item = tl.load(contexts + (of_task * count + j) * L + position)
+        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
+        for head in range(0, HEADS, GROUP):
+            s = tl.zeros((GROUP, L, L), tl.float32)
+            for a in range(0, DK, PART):
+                at = (place + item)[None, :, None] * D + head * DK + a + column
+                q = tl.load(tables + at, mask=inside[None, :, None], other=0.0)
+                k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
+                s += head_scores(q, k, GROUP, L, PART)
+            s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
+            more = joined_scores(s, VARIANT)
+            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
+        if VARIANT == "value":
+            valid = tl.max(y.to(tl.int32), axis=1) > 0
+            for b in range(0, DM, BLOCK):
+                _v, error = retrieval_error(
+                    joined, y, valid, messages, row, item, b, LENGTH, L, DM, BLOCK
+                )
+                first += tl.sum(error * error, axis=1)[:, None] / L
+            second += valid.to(tl.float32)[:, None] / L
+        else:
+            above = joined > tau
+            first += (above & y).to(tl.float32)
+            second += (above ^ y).to(tl.float32)
+    pair = inside[:, None] & inside[None, :]
+    at = tallies + (run * tl.num_programs(1) + part) * 2
+    if VARIANT != "value":
+        first, second = tl.where(pair, first, 0.0), tl.where(pair, second, 0.0)
+    tl.store(at, tl.sum(first).to(tl.float64))
+    tl.store(at + 1, tl.sum(second).to(tl.float64))

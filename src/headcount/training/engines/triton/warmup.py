@@ -1,0 +1,58 @@
+"""Compile kernels ahead, in parallel: a paper's grid has some hundred shapes, and each takes seconds to compile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from headcount.provenance import cores
+from headcount.training.engines.base import Engine
+from headcount.training.spec import RunSpec
+
+_CACHED = 1.5  # seconds that a shape takes at most whose kernels lie in Triton's cache on the disk
+_MOST_PROCESSES = 16  # each has its own context on the device
+
+
+def warm_up(specs: Sequence[RunSpec], engine: Engine) -> int:
+    """Have every kernel that these runs need in Triton's cache; returns how many shapes were looked at.
+
+    Shapes are tried here one by one while they come from the cache; from the first that has to be compiled on, the
+    rest is compiled by as many processes as there are cores.
+    """
+    shapes = [runs[0] for runs in _by_shape(specs, engine)]
+    left = iter(shapes)
+    for spec in left:
+        began = time.perf_counter()
+        touch(spec, engine)
+        if time.perf_counter() - began > _CACHED:
+            break
+    rest = list(left)
+    if len(rest) > 1 and cores() > 1:
+        processes = min(cores(), _MOST_PROCESSES, len(rest))
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            list(pool.map(_touch_anew, rest))
+    return len(shapes)
+
+
+def touch(spec: RunSpec, engine: Engine) -> None:
+    """Run two steps, a check and a test of one run: all kernels of its shape."""
+    fleet = engine.fleet([spec])
+    fleet.launch(2)
+    fleet.check()
+    fleet.test([0])
+
+
+def _touch_anew(spec: RunSpec) -> None:
+    from headcount.training.engines.triton.engine import TritonEngine
+
+    touch(spec, TritonEngine())
+
+
+def _by_shape(specs: Sequence[RunSpec], engine: Engine) -> list[list[RunSpec]]:
+    """Specs whose kernels are the same, the largest shapes first: they take longest."""
+    groups: dict[object, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault(engine.group(spec), []).append(spec)
+    return sorted(groups.values(), key=lambda runs: -runs[0].d_model * runs[0].budget)
