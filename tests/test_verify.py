@@ -74,8 +74,7 @@ def test_verify_agrees_with_rational_brute_force(problem, precision, tile):
     verification._TILE, before = tile, verification._TILE
     try:
         found = verify(weights, graph, table, precision=precision)
-    except InputError as refusal:  # a threshold so far from the scores that one scale fits neither
-        assert "more than float64 can hold" in str(refusal)
+    except InputError:  # only for a threshold so far from the scores that one scale fits neither
         assert abs(math.log2(abs(weights.threshold))) > 800
         return
     finally:
