@@ -1,0 +1,135 @@
+"""The capacity law: degrees of freedom against Gardner's capacity, with no fitted constant.
+
+A head of width k on a d-wide table is a d × d matrix of rank at most k, which has k(2d − k) degrees
+of freedom. Labelling m² ordered pairs, a share f of them edges, takes N = m²/α_c(f) of them, where
+α_c is the capacity of a perceptron with a free threshold on random inputs (Gardner 1988; Cover 1965
+for f = ½). The law says that training succeeds, given enough steps, where R = freedom/N exceeds 1.
+docs/law.md derives it and lists what it assumes.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, ndtr
+
+from headcount.errors import InputError
+
+
+def gardner_capacity(rate: float) -> float:
+    """α_c(f): how many random patterns per weight a perceptron with a free threshold can label.
+
+    1/α_c(f) = min over θ of f·A(θ) + (1 − f)·A(−θ), with A(θ) = (1 + θ²)Φ(θ) + θφ(θ), the mean of
+    (θ + z)₊² for a standard normal z (Gardner 1988, Section 4, at zero margin).
+
+    >>> gardner_capacity(0.5), round(gardner_capacity(1 / 64), 2)
+    (2.0, 13.77)
+    """
+    if not 0 < rate < 1:
+        raise InputError(f"the share of edges is {rate}; it must lie strictly between 0 and 1")
+    if rate == 0.5:
+        return 2.0  # the minimum is at θ = 0, where both terms are 1/2
+    # θ is where the labels would be cut if they were Gaussian: it grows like √(2 ln 1/f).
+    sides = (-40.0, 1.0) if rate > 0.5 else (-1.0, 40.0)
+    found = minimize_scalar(
+        lambda cut: rate * _mean_square(cut) + (1 - rate) * _mean_square(-cut),
+        bounds=sides,
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    return float(1 / found.fun)
+
+
+def _mean_square(cut: float) -> float:
+    """The mean of (θ + z)₊² over a standard normal z."""
+    density = np.exp(-(cut**2) / 2) / np.sqrt(2 * np.pi)
+    if cut > -20:
+        return float((1 + cut**2) * ndtr(cut) + cut * density)
+    # Far out the two terms cancel; the series 2φ(θ)/|θ|³ is then exact to 1 part in 30.
+    return float(2 * np.exp(log_ndtr(cut)) / cut**2)
+
+
+def freedom_needed(items: int, edges: int) -> float:
+    """N = m²/α_c(m'/m²): the degrees of freedom that a graph of m' edges on m items takes.
+
+    >>> round(freedom_needed(256, 256))
+    1654
+    """
+    if items < 2 or not 0 < edges < items**2:
+        raise InputError(
+            f"{edges:,} edges on {items:,} items: the law needs at least one edge and one non-edge"
+        )
+    return items**2 / gardner_capacity(edges / items**2)
+
+
+def degrees_of_freedom(d_model: int, heads: int, key_dim: int, kv_heads: int | None = None) -> int:
+    """The degrees of freedom of h forms x W_Q W_Kᵀ yᵀ: h·k(2d − k), where width past d adds nothing.
+
+    With g key heads shared by h query heads they are d(h + g)k − gk²: the keys of a group may be
+    changed by any invertible k × k matrix without changing a score.
+
+    >>> degrees_of_freedom(32, 1, 32), degrees_of_freedom(32, 1, 64), degrees_of_freedom(32, 4, 8)
+    (1024, 1024, 1792)
+    """
+    groups = heads if kv_heads is None else kv_heads
+    if min(d_model, heads, key_dim, groups) < 1:
+        raise InputError("d_model, heads, key_dim and kv_heads must be at least 1")
+    if heads % groups:
+        raise InputError(f"{groups} key heads do not divide {heads} heads; choose a divisor")
+    width = min(key_dim, d_model)
+    return d_model * (heads + groups) * width - groups * width**2
+
+
+def capacity_ratio(
+    items: int,
+    edges: int,
+    d_model: int,
+    heads: int,
+    key_dim: int,
+    kv_heads: int | None = None,
+) -> float:
+    """R: the degrees of freedom there are over those needed; training needs R > 1.
+
+    >>> round(capacity_ratio(256, 256, 32, heads=1, key_dim=32), 2)  # one head can never do it
+    0.62
+    >>> round(capacity_ratio(256, 256, 32, heads=2, key_dim=20), 2)
+    1.06
+    """
+    return degrees_of_freedom(d_model, heads, key_dim, kv_heads) / freedom_needed(items, edges)
+
+
+def width_needed(
+    items: int, edges: int, d_model: int, heads: int, ratio: float = 1.0
+) -> int | None:
+    """The smallest width at which h heads reach R ≥ `ratio`; None where no width does.
+
+    >>> width_needed(256, 256, 32, heads=1), width_needed(256, 256, 32, heads=2)
+    (None, 18)
+    """
+    needed = ratio * freedom_needed(items, edges) / heads
+    if needed > d_model**2:
+        return None
+    width = d_model - isqrt(max(int(d_model**2 - needed), 0))  # a start; the loop makes it exact
+    while width > 1 and (width - 1) * (2 * d_model - width + 1) >= needed:
+        width -= 1
+    while width * (2 * d_model - width) < needed:
+        width += 1
+    return width
+
+
+def items_held(d_model: int, heads: int, key_dim: int, degree: float = 1.0) -> float:
+    """The number of items at R = 1 for a graph of `degree` edges per item, as a real number.
+
+    >>> round(items_held(16, 1, 16), 1), round(items_held(32, 1, 32), 1)
+    (56.9, 172.8)
+    """
+    freedom = degrees_of_freedom(d_model, heads, key_dim)
+
+    def surplus(items: float) -> float:
+        return freedom - items**2 / gardner_capacity(degree / items)
+
+    # The left end has f < 1 and takes next to nothing; a channel holds fewer than freedom² items.
+    low = max(degree * (1 + 1e-9), 1 + 1e-9)
+    return float(brentq(surplus, low + 1e-6, max(4.0, float(freedom)) ** 2 + degree))
