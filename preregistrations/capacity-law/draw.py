@@ -55,8 +55,8 @@ def calibration(points: int = 160, seed: int = 20261115) -> list[str]:
     """Random channels for the formula of the steps: sizes, degrees, heads and R drawn at random."""
     rng, tables = np.random.default_rng(seed), []
     while len(tables) < points:
-        d_model = int(round(2 ** rng.uniform(4, 7)))
-        items = int(round(d_model * 2 ** rng.uniform(0.5, 4)))
+        d_model = round(2 ** rng.uniform(4, 7))
+        items = round(d_model * 2 ** rng.uniform(0.5, 4))
         degree = int(rng.choice([1, 1, 1, 2, 4, 8]))
         heads = int(rng.choice([1, 2, 4, 8, 16, 32]))
         ratio = rng.uniform(0.95, 2.6)
