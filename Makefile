@@ -1,4 +1,4 @@
-# Two commands: `make reproduce` and `make test`. Both need only python3, make and git.
+# The two main targets are `make reproduce` and `make test`. Both need only python3, make and git.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -13,7 +13,8 @@ test: .venv/installed-dev lint
 test-slow: .venv/installed-dev
 	$(BIN)/pytest -m slow
 
-# What tests/test_browser.py needs: Debian's chromium and playwright. `make test` skips those tests without them.
+# Install Debian's chromium and playwright for tests/test_browser.py. Without them `make test` skips
+# those tests.
 browser: .venv/installed-dev
 	command -v chromium >/dev/null || { SUDO=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium; }

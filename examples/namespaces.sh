@@ -1,6 +1,8 @@
 #!/bin/bash
-# A sweep on N dask workers, each in a network namespace of its own, one killed with -9 in mid-sweep.
-# Needs root and iproute2:  sudo PATH=$PATH examples/namespaces.sh 4 sweep.toml sweep.sqlite
+# Run a sweep on N dask workers, each in its own network namespace, and kill one of them with
+# kill -9 during the sweep.
+# Needs root and iproute2:
+#   sudo PATH=$PATH examples/namespaces.sh 4 sweep.toml sweep.sqlite
 set -u
 workers=$1 file=$2 store=$3
 ip link add hcbr type bridge && ip addr add 10.77.0.1/24 dev hcbr && ip link set hcbr up || exit 1
@@ -16,16 +18,19 @@ dask scheduler --host 10.77.0.1 --port 8786 --no-dashboard 2>/dev/null & schedul
 sleep 5
 pids=()
 for n in $(seq "$workers"); do
-  ip netns exec "hc$n" dask worker tcp://10.77.0.1:8786 --nthreads 1 --no-nanny --no-dashboard 2>/dev/null & pids+=($!)
+  ip netns exec "hc$n" \
+    dask worker tcp://10.77.0.1:8786 --nthreads 1 --no-nanny --no-dashboard 2>/dev/null &
+  pids+=($!)
 done
 headcount sweep "$file" --store "$store" --cluster tcp://10.77.0.1:8786 & sweep=$!
 if [ "$workers" -gt 1 ]; then
-  until headcount watch "$store" --once 2>/dev/null | grep -q ' [1-9][0-9]*/'; do sleep 0.2; done  # runs are finished
+  # wait for the first finished runs
+  until headcount watch "$store" --once 2>/dev/null | grep -q ' [1-9][0-9]*/'; do sleep 0.2; done
   kill -9 "${pids[0]}" && echo "killed worker ${pids[0]}"
 fi
 wait $sweep
 status=$?
-kill -9 $scheduler "${pids[@]}" 2>/dev/null  # a worker without its scheduler is slow to end
+kill -9 $scheduler "${pids[@]}" 2>/dev/null  # without its scheduler a worker ends slowly
 for n in $(seq "$workers"); do ip netns del "hc$n"; ip link del "hcv$n" 2>/dev/null; done
 ip link del hcbr
 exit $status
