@@ -107,8 +107,8 @@ def test_filters_change_the_charts(opened):
     choose(page, "m", "64")
     assert marks(page, "fig1") == len(curves.query("heads == 1 and items == 64"))
     assert page.inner_text("#fig1 .note") == "Shown: m = 64, h = 1."
-    assert page.inner_text("#bars .note") == "This chart has no such filter."
-    assert page.inner_text(".filters output") == "2 of 3 charts have such points"
+    assert page.inner_text("#bars .note") == "These filters do not apply to this chart."
+    assert page.inner_text(".filters output") == "2 of 3 charts have matching points"
     assert page.url.endswith("#m=64&h=1")
     page.click("button[type=reset]")
     page.evaluate(_SETTLED)

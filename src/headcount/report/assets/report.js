@@ -1,4 +1,5 @@
-// Draws the charts when they come into view, and the rest when the browser is idle; filters them; fits them to the page.
+// Draw charts when they come into view, and the rest when the browser is idle; filter them; fit
+// them to the page.
 (() => {
   "use strict";
   const NARROW = 640; // pixels: below this, one column and legends underneath
@@ -164,7 +165,7 @@
     return rows.some((row) => active.every((select) => row[select.dataset.column] === Number(select.value)));
   }
 
-  /** Sets the signals that the chart has, and says underneath what is shown. */
+  /** Set the chart's signals, and say underneath what is shown. */
   async function filter(chart) {
     if (!chart.view) return;
     const own = filtersOf(chart);
@@ -172,19 +173,19 @@
     await chart.view.runAsync();
     const active = chosen(own);
     const text = hasSome(chart, active) ? `Shown: ${inWords(active)}.` : `No point here has ${inWords(active)}.`;
-    chart.note.textContent = active.length ? text : "This chart has no such filter.";
+    chart.note.textContent = active.length ? text : "These filters do not apply to this chart.";
     chart.note.hidden = chosen().length === 0;
   }
 
   function filterAll() {
     for (const select of selects) select.classList.toggle("chosen", select.value !== "");
     const showing = charts.filter((chart) => chosen(filtersOf(chart)).length && hasSome(chart, chosen(filtersOf(chart))));
-    const text = `${showing.length} of ${charts.length} charts have such points`;
+    const text = `${showing.length} of ${charts.length} charts have matching points`;
     form.querySelector("output").textContent = chosen().length ? text : "";
     return Promise.all(charts.map(filter));
   }
 
-  /** The filter stands in the address, so that a link shows the same. */
+  /** Keep the filter in the address, so that a link opens the same view. */
   function remember() {
     const hash = chosen().map((select) => `${select.name}=${select.value}`).join("&");
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
@@ -232,7 +233,7 @@
       }
     }, 300);
   });
-  // Drawing waits for no timer and no file, so that it ends before the browser lays out the pages.
+  // Drawing does not wait for a timer or a file, so it ends before the browser lays out the pages.
   window.addEventListener("beforeprint", () => charts.forEach(drawOnce));
 
   form.hidden = false;
