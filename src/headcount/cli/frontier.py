@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit, notice, progress_line
+from headcount.cli.common import Json, Seed, emit
 from headcount.cli.tables import print_table
 from headcount.errors import InputError
+from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headcount.reproduction.frontier import Search
 
-_EVERY = 5.0  # seconds between plain lines
+_LINE_EVERY = 5.0  # seconds between plain lines
 _COLUMNS = (
     "(m, d_model)",
     "compiled\nD_K",
@@ -161,27 +160,14 @@ def _fill(
                 f"{hasty} of them had less than {time_limit:g} s; to search these again choose another --out"
             )
     try:
-        with progress_line() as report:
-            for row in searched(missing, time_limit, _now_and_then(report)):
+        with progress_line(_LINE_EVERY) as report:
+            for row in searched(missing, time_limit, report):
                 rows[tuple(row[name] for name in KEY)] = row
                 if out is not None:
                     write_frontier(frontier_table(rows.values()), out)
     except KeyboardInterrupt:
         raise _Interrupted(frontier_table(rows.values())) from None
     return frontier_table(rows.values())
-
-
-def _now_and_then(report: Callable[[str], None]) -> Callable[[str], None]:
-    """On a terminal every line; otherwise one in a few seconds."""
-    last = float("-inf")
-
-    def tell(line: str) -> None:
-        nonlocal last
-        if sys.stderr.isatty() or time.monotonic() - last > _EVERY:
-            last = time.monotonic()
-            report(line)
-
-    return tell
 
 
 def _of(table: pd.DataFrame, asked: list[Search]) -> pd.DataFrame:

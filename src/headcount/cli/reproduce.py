@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice, progress_line
-from headcount.cli.sweep import stoppable
-from headcount.cli.watch import duration
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.sweep import STOPPING
 from headcount.errors import InputError
+from headcount.interrupts import stoppable
+from headcount.progress import Status, duration, notice, progress_bar, progress_line
 
 if TYPE_CHECKING:
     from headcount.report.figure import Claim
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from headcount.sweeps.file import SweepFile
     from headcount.sweeps.runner import Standing
 
-_EVERY = 10.0  # seconds between plain lines
 _BLOCK = {"fig7", "block"}  # drawn from runs of the transformer block
 _DRAWING = ("altair", "vl_convert", "jinja2")
 
@@ -182,17 +181,24 @@ def _train(sweep: SweepFile, folder: ResultsFolder, making: Making) -> None:
     from headcount.reproduction.forecast import Forecast
     from headcount.reproduction.reproduce import run_preset
     from headcount.store.store import Store
-    from headcount.sweeps.runner import Here
+    from headcount.sweeps.runner import Here, Standing
 
-    with Store(folder.store) as store, stoppable() as stop:
+    with Store(folder.store) as store, stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop:
         if not (sweep.grids or sweep.searches):  # figures that are drawn from other runs
             folder.write_runs(store)
             return
         notice(f"{sweep.name}: measuring this machine ({making.engine.name} engine)")
         forecast = Forecast(sweep, making.engine, store)
         notice(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
-        with _display(forecast) as show:
-            run_preset(sweep, folder, store, Here(making.engine), making, show, stop)
+        standing = Standing(sweep.name)
+
+        def on_beat(now: Standing) -> None:
+            nonlocal standing
+            standing = now
+            refresh()
+
+        with progress_bar(sweep.name, lambda: _status(standing, forecast)) as refresh:
+            run_preset(sweep, folder, store, Here(making.engine), making, on_beat, stop)
 
 
 def _train_blocks(preset: str, table: str | None, folder: ResultsFolder, making: Making) -> None:
@@ -235,41 +241,9 @@ def _draw(evidence: Evidence, out: Path, names: Sequence[str]) -> tuple[list[Cla
         return judged, write_report(out, evidence, chosen_figures(names), judged)
 
 
-@contextmanager
-def _display(forecast: Forecast) -> Iterator[Callable[[Standing], None]]:
-    """Show how much is done and how long the rest will take: a bar on a terminal, a line now and then otherwise."""
-    if not sys.stderr.isatty():
-        last = time.monotonic()
-
-        def line(now: Standing) -> None:
-            nonlocal last
-            if time.monotonic() - last > _EVERY:
-                last = time.monotonic()
-                left, share = forecast.left()
-                notice(
-                    f"{now.name}: {share:.0%}, about {duration(left)} left; {now.done:,} runs done"
-                )
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task("", total=1.0, words="")
-
-        def move(now: Standing) -> None:
-            left, share = forecast.left()
-            words = f"{share:.0%}, {now.done:,} runs, about {duration(left)} left"
-            bar.update(job, description=now.name, completed=share, words=words)
-
-        yield move
+def _status(now: Standing, forecast: Forecast) -> Status:
+    left, share = forecast.left()
+    return Status(share, f"{share:.0%}, {now.done:,} runs done", left)
 
 
 def _say(

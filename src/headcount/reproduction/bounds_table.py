@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
-import torch
 
 from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
@@ -15,6 +13,7 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph, regular_graph
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.planner import family_of
+from headcount.threads import torch_threads
 
 _SPLIT = ("heads", "key_dim", "budget")
 COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)
@@ -50,24 +49,13 @@ def ceilings(
     """
     report = progress or (lambda line: None)
     rows = []
-    with _one_thread():
+    with torch_threads(1):
         for degree in degrees:
             for items, d_model in points:
                 point = {"items": items, "d_model": d_model, "degree": degree}
                 rows += [point | row for row in _floors(items, d_model, degree)]
                 rows += [point | row for row in _built(items, d_model, degree, seed, report)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_SPLIT, "Int64"))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small products gain nothing from more threads, and wait for one another where the machine is busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _floors(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,6 +11,7 @@ import pandas as pd
 from headcount.analysis.laws import law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
+from headcount.interrupts import stoppable
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph, regular_graph
 from headcount.provenance import machine
@@ -115,7 +112,7 @@ def _compiled(search: Search, time_limit: float, report: Report) -> dict[str, An
     bits = log2_graphs(items, graph.edges, family_of(items, graph.edges, degree), degree)
     row: dict[str, Any] = {"bits": bits}
     began = time.monotonic()
-    with _interrupts_pass():
+    with stoppable(raises=True) as stop:
         try:
             table = gaussian_embeddings(items, d_model, seed)
             found = compile(graph, table, time_limit=time_limit, seed=seed, progress=report)
@@ -130,29 +127,9 @@ def _compiled(search: Search, time_limit: float, report: Report) -> dict[str, An
                 "relative_margin": found.certificate.relative_margin,
                 "bits_per_parameter": bits / (2 * d_model * weights.budget),
             }
+    if stop.asked:  # `compile` answered with its best so far; the interrupt was meant for all
+        raise KeyboardInterrupt
     return row | {"seconds": time.monotonic() - began}
-
-
-@contextmanager
-def _interrupts_pass() -> Iterator[None]:
-    """Raise a Ctrl-C that `compile` has answered with its best so far: it was meant for all searches."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
 
 
 def known_budgets(asked: Sequence[Search]) -> Mapping[tuple[int, int, int], dict[str, int | None]]:

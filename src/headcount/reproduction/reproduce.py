@@ -12,13 +12,14 @@ from typing import Any
 import pandas as pd
 import torch
 
+from headcount.interrupts import Stop
 from headcount.provenance import commit, machine, package_version, versions
 from headcount.reproduction.bounds_table import ceilings
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
 from headcount.sweeps.file import SweepFile
-from headcount.sweeps.runner import Crew, Standing, Stop, run_sweep
+from headcount.sweeps.runner import Crew, Standing, run_sweep
 from headcount.training.engines.base import Engine
 
 MOST_DEGREE = (
