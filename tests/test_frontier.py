@@ -77,7 +77,7 @@ def test_a_row_says_what_was_compiled(known):
 
 def test_known_budgets_are_those_of_the_measured_results():
     found = known_budgets([Search(128, 64), Search(128, 32, 4), Search(20, 7)])
-    ceilings = MEASURED.ceilings()
+    ceilings = MEASURED.bounds()
     assert ceilings is not None
     floors = (
         ceilings.loc[ceilings["kind"] == "lower bound"]

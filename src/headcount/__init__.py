@@ -81,6 +81,9 @@ if TYPE_CHECKING:
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
     # The paper's experiments
+    from headcount.reproduction.reproduce import reproduce as reproduce
+    from headcount.reproduction.reproduce import Reproduction as Reproduction
+    from headcount.reproduction.evidence import Evidence as Evidence
     from headcount.reproduction.frontier import frontier as frontier
     from headcount.reproduction.shipped import measured_runs as measured_runs
 

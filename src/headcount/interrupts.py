@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+STOPPING = "stopping; finished runs are stored. Interrupt again to stop at once"
+
 
 class Stop:
     """Whether the work has been asked to end."""

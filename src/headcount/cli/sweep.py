@@ -14,7 +14,7 @@ import typer
 from headcount.cli.common import EngineOption, Json, chosen_engine, emit
 from headcount.cli.results import aligned, cell
 from headcount.errors import InputError
-from headcount.interrupts import stoppable
+from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headcount.sweeps.runner import Crew, Standing
     from headcount.training.spec import RunSpec
 
-STOPPING = "stopping; finished runs are stored. Interrupt again to stop at once"
 _MOST_ROWS = 40  # of curves that are printed
 
 

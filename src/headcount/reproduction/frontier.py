@@ -154,7 +154,7 @@ def _trained(sizes: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int]
 
 
 def _constructed() -> dict[tuple[int, int, int], int]:
-    ceilings = MEASURED.ceilings()
+    ceilings = MEASURED.bounds()
     return (
         {}
         if ceilings is None
