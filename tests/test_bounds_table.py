@@ -1,4 +1,4 @@
-"""Floors and ceilings: every construction is exact where the frame says so, and lies above the lower bounds."""
+"""Bounds table: constructions are exact where it says so, and never below the lower bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets, evidence, the results folder, the forecast, and `headcount reproduce` and `report` as a user runs them."""
+"""Presets, evidence, the results folder, the forecast, and the commands reproduce and report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the first lets work end where nothing is lost, the second ends it at once."""
+"""Ctrl-C as a request: the first lets work end without losses, the second ends it at once."""
 
 from __future__ import annotations
 

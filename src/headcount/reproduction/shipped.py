@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from headcount.reproduction.frontier_table import read_frontier
+from headcount.reproduction.frontier_file import read_frontier
 from headcount.reproduction.results_folder import ResultsFolder
 
 MEASURED = ResultsFolder(Path(__file__).with_name("measured"))
