@@ -12,11 +12,11 @@ from headcount import (
     ContextSampler,
     Graph,
     InputError,
-    PairCounts,
     labels,
     permutation_graph,
     regular_graph,
 )
+from headcount.problem.contexts import PairCounts
 from headcount.problem.streams import below, halves, stream_key, words
 from tests.strategies import graphs
 

@@ -1,4 +1,4 @@
-"""The frontier of compiled weights: the table, the command, the chart, its place in the report, and the law."""
+"""The frontier of compiled weights: table, command, chart, place in the report, and law."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from headcount.report.figures import chosen_figures
 from headcount.report.page import write_report
 from headcount.report.words import num
 from headcount.reproduction import frontier as module
-from headcount.reproduction.frontier import Search, compiled_law, frontier, known_budgets, searches
-from headcount.reproduction.frontier_table import (
+from headcount.reproduction.frontier import (
+    FrontierPoint,
+    compiled_law,
+    frontier,
+    frontier_points,
+    known_budgets,
+)
+from headcount.reproduction.frontier_file import (
     COLUMNS,
     KEY,
     frontier_table,
@@ -40,7 +46,7 @@ def known(monkeypatch):
     """Known D_K, without the seconds that judging all runs takes."""
     beside = {"trained": 8, "constructed": None, "lower_bound": 1}
     monkeypatch.setattr(
-        module, "known_budgets", lambda asked: {search[:3]: beside for search in asked}
+        module, "known_budgets", lambda points: {point.size: beside for point in points}
     )
 
 
@@ -50,7 +56,7 @@ def scripted(monkeypatch, known):
     asked = []
 
     def compile(graph, table, time_limit, seed, progress):
-        asked.append(Search(graph.items, table.shape[1], graph.edges // graph.items, seed))
+        asked.append(FrontierPoint(graph.items, table.shape[1], graph.edges // graph.items, seed))
         progress("trying")
         raise NoSolution("nothing in time")
 
@@ -76,11 +82,11 @@ def test_a_row_says_what_was_compiled(known):
 
 
 def test_known_budgets_are_those_of_the_measured_results():
-    found = known_budgets([Search(128, 64), Search(128, 32, 4), Search(20, 7)])
-    ceilings = MEASURED.ceilings()
-    assert ceilings is not None
+    found = known_budgets([FrontierPoint(128, 64), FrontierPoint(128, 32, 4), FrontierPoint(20, 7)])
+    bounds = MEASURED.bounds()
+    assert bounds is not None
     floors = (
-        ceilings.loc[ceilings["kind"] == "lower bound"]
+        bounds.loc[bounds["kind"] == "lower bound"]
         .groupby(["items", "d_model", "degree"])["budget"]
         .max()
     )
@@ -95,14 +101,14 @@ def test_a_search_without_weights_is_a_row_without_budget(scripted):
     lines = []
     table = frontier([(16, 8)], degrees=(1, 2), time_limit=1, progress=lines.append)
     assert table["budget"].isna().all()
-    assert scripted == searches([(16, 8)], (1, 2))
+    assert scripted == frontier_points([(16, 8)], (1, 2))
     assert "1 of 2, (16, 8): nothing in time" in lines
 
 
 @pytest.mark.parametrize(("point", "degree"), [((1, 4), 1), ((8, 0), 1), ((8, 4), 8), ((8, 4), 0)])
 def test_impossible_sizes_are_refused_first(point, degree):
     with pytest.raises(InputError):
-        searches([(8, 4), point], [degree])
+        frontier_points([(8, 4), point], [degree])
 
 
 def test_a_table_comes_back_from_its_file(tmp_path):
@@ -133,7 +139,7 @@ def test_the_command_goes_on_from_its_file(command, scripted, tmp_path):
     code, out, err = command(*words, "--json")
     assert code == 0, err
     assert "2 of 3 rows are in table.csv" in err
-    assert scripted == [Search(20, 8, 2)]
+    assert scripted == [FrontierPoint(20, 8, 2)]
     told = json.loads(out)
     assert [(row["items"], row["degree"]) for row in told["rows"]] == [(64, 1), (128, 1), (20, 2)]
     assert told["rows"][2]["budget"] is None
@@ -269,8 +275,8 @@ def test_its_meaning_has_two_sentences_with_the_tables_numbers():
 def test_the_compiled_law_is_the_fit_to_the_measured_frontier():
     """The numbers of `COMPILED`, to be written there when measured/frontier.csv has changed:
 
-    python -c "from headcount.experiments import frontier, measured;
-    print(frontier.compiled_law(measured.measured_frontier()))"
+    python -c "from headcount.reproduction import frontier, shipped;
+    print(frontier.compiled_law(shipped.measured_frontier()))"
     """
     fit = compiled_law(measured_frontier())
     assert fit.slope == pytest.approx(COMPILED.slope, abs=5e-4)

@@ -1,4 +1,4 @@
-"""Presets, evidence, the results folder, the forecast, and `headcount reproduce` and `report` as a user runs them."""
+"""Presets, evidence, the results folder, the forecast, and the commands reproduce and report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import headcount as headcount_api
 from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.cli import main
 from headcount.errors import InputError
 from headcount.paper import data as paper
 from headcount.report.figures import FIGURES, chosen_figures, needs
+from headcount.reproduction import results_folder
 from headcount.reproduction.evidence import COLUMNS, KEY, Evidence, gather
 from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import PRESETS, Need, preset, restricted
@@ -158,10 +160,11 @@ def test_the_forecast_asks_for_what_a_search_asks():
 
 def test_a_folder_says_what_it_lacks(tmp_path):
     folder = ResultsFolder(tmp_path)
-    assert folder.made() == []
-    assert folder.ceilings() is None
+    assert folder.history() == []
+    assert folder.bounds() is None
     with pytest.raises(
-        InputError, match=r"manifest.json: is not there; fill the folder with: headcount reproduce"
+        InputError,
+        match=r"manifest.json: does not exist; fill the folder with: headcount reproduce",
     ):
         folder.evidence()
     for text in (
@@ -283,6 +286,32 @@ def test_a_second_time_trains_nothing(reproduced):
     assert sorted(Path(path).suffix for path in files) == [".html", ".pdf", ".png", ".svg"]
 
 
+def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, capfd):
+    gathered = []
+    monkeypatch.setattr(
+        results_folder, "gather", lambda *words: gathered.append(words) or gather(*words)
+    )
+    found = headcount_api.reproduce(
+        only=["table2"], out=tmp_path / "here", engine="torch", progress=False
+    )
+    assert [path.name for path in found.files] == ["report.html", "table2.csv"]
+    assert found.trained == 0
+    assert len(gathered) == 1  # the evidence is judged once
+    assert {claim.id for claim in found.claims} >= {"C1", "C14"}
+    assert ResultsFolder(found.folder).history()[0]["complete"]
+    assert capfd.readouterr().err == ""
+    with pytest.raises(InputError, match="a token table is for the runs of Figure 7"):
+        headcount_api.reproduce(only=["fig6"], table="smollm2", out=tmp_path / "here")
+    again = headcount_api.reproduce(only=["table2"], out=found.folder, report=False)
+    assert not again.files
+
+
+def test_the_report_counts_the_runs_that_it_shows(reproduced):
+    manifest = ResultsFolder(reproduced).manifest()
+    assert manifest["runs"] > 0
+    assert f"<dd>{manifest['runs']:,}</dd>" in (reproduced / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -296,7 +325,7 @@ def test_a_second_time_trains_nothing(reproduced):
             ("reproduce", "--preset", "paper", "--out", "here"),
             "holds a reproduction with --preset quick",
         ),
-        (("report", "nowhere"), "nowhere/manifest.json: is not there"),
+        (("report", "nowhere"), "nowhere/manifest.json: does not exist"),
     ],
 )
 def test_bad_input_is_one_sentence(reproduced, words, says):
@@ -318,7 +347,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
     assert "the same command goes on from there" in running.communicate()[1]
     assert running.returncode == 130
     folder = ResultsFolder(tmp_path / "here")
-    assert len(folder.runs()) == folder.made()[0]["trained"] == _stored(store) > 0
+    assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(store) > 0
     code, _, err = headcount("reproduce", "--preset", "paper", "--out", "here", cwd=tmp_path)
     assert code == 2
     assert "holds a reproduction with --preset quick" in err

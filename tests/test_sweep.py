@@ -19,12 +19,13 @@ import pytest
 from headcount import RunSpec, train
 from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
+from headcount.interrupts import Stop
 from headcount.paper import data as paper
 from headcount.store.store import Store
 from headcount.sweeps import runner
 from headcount.sweeps.cost import Pace, estimate, work
 from headcount.sweeps.file import Grid, Together, read_sweep
-from headcount.sweeps.runner import Here, Log, Stop, run_sweep
+from headcount.sweeps.runner import Here, Log, run_sweep
 from headcount.sweeps.summary import plain_rows, summarise
 from headcount.training.engines.base import State, lineage
 from headcount.training.engines.selection import choose_engine

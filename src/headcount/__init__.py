@@ -1,80 +1,133 @@
+# ruff: noqa: I001  (names are grouped by what they are for)
 """headcount: how many heads does your attention need?
 
 Software for *A Capacity-Based Rationale for Multi-Head Attention* (M. Adler, arXiv 2509.22840).
-This page is the public API; names load on first use.
+This page is the public API. Names load on first use, so that `import headcount` stays fast.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all else here
 
+# Type checkers read these imports; at run time nothing here is imported. Instead, `__getattr__`
+# below finds in the text of this block where a name is defined, so that each is written once.
+# `name as name` is how a typed package marks a name as public.
 if TYPE_CHECKING:
-    from headcount.attention.key_query import KeyQuery as KeyQuery
-    from headcount.attention.recovery import Recovery as Recovery
-    from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
-    from headcount.attention.storage import load as load
-    from headcount.attention.verification import verify as verify
-    from headcount.compiler.compile import compile as compile
-    from headcount.constructions.construct import construct as construct
-    from headcount.errors import InputError as InputError
-    from headcount.errors import NoSolution as NoSolution
-    from headcount.problem.contexts import ContextSampler as ContextSampler
-    from headcount.problem.contexts import PairCounts as PairCounts
-    from headcount.problem.contexts import labels as labels
-    from headcount.problem.edge_list import read_graph as read_graph
-    from headcount.problem.edge_list import write_graph as write_graph
-    from headcount.problem.embeddings import binary_embeddings as binary_embeddings
-    from headcount.problem.embeddings import gaussian_embeddings as gaussian_embeddings
-    from headcount.problem.embeddings import one_hot_embeddings as one_hot_embeddings
+    # Problems: graphs, embedding tables, contexts
     from headcount.problem.graph import Graph as Graph
     from headcount.problem.makers import permutation_graph as permutation_graph
-    from headcount.problem.makers import random_graph as random_graph
     from headcount.problem.makers import regular_graph as regular_graph
+    from headcount.problem.makers import random_graph as random_graph
     from headcount.problem.makers import with_positions as with_positions
+    from headcount.problem.edge_list import read_graph as read_graph
+    from headcount.problem.edge_list import write_graph as write_graph
+    from headcount.problem.embeddings import gaussian_embeddings as gaussian_embeddings
+    from headcount.problem.embeddings import binary_embeddings as binary_embeddings
+    from headcount.problem.embeddings import one_hot_embeddings as one_hot_embeddings
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
-    from headcount.theory.capacity import capacity as capacity
-    from headcount.theory.incoherence import incoherence as incoherence
-    from headcount.theory.lower_bounds import lower_bounds as lower_bounds
+    from headcount.problem.token_tables import token_table as token_table
+    from headcount.problem.token_tables import TokenTable as TokenTable
+    from headcount.problem.contexts import ContextSampler as ContextSampler
+    from headcount.problem.contexts import labels as labels
+
+    # Weights: build them, read them, hand them to torch
+    from headcount.attention.key_query import KeyQuery as KeyQuery
+    from headcount.constructions.construct import construct as construct
+    from headcount.compiler.compile import compile as compile
+    from headcount.compiler.compile import Compiled as Compiled
+    from headcount.compiler.certificate import Certificate as Certificate
+    from headcount.attention.storage import load as load_weights  # noqa: F401
+    from headcount.attention.storage import load as load  # the former name of `load_weights`
+    from headcount.attention.export import to_torch as to_torch
+    from headcount.attention.export import TorchAttention as TorchAttention
+
+    # Verification
+    from headcount.attention.verification import verify as verify
+    from headcount.attention.recovery import Recovery as Recovery
+    from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
+    from headcount.attention.softmax_certificate import SoftmaxCertificate as SoftmaxCertificate
+
+    # Theory: budgets, bounds, capacity
     from headcount.theory.planner import plan as plan
-    from headcount.training.result import RunResult as RunResult
-    from headcount.training.spec import RunSpec as RunSpec
+    from headcount.theory.planner import Plan as Plan
+    from headcount.theory.lower_bounds import lower_bounds as lower_bounds
+    from headcount.theory.lower_bounds import LowerBound as LowerBound
+    from headcount.theory.capacity import capacity as capacity
+    from headcount.theory.capacity import Holding as Holding
+    from headcount.theory.architectures import read_config as read_config
+    from headcount.theory.architectures import Architecture as Architecture
+    from headcount.theory.incoherence import incoherence as incoherence
+    from headcount.theory.incoherence import Incoherence as Incoherence
+
+    # Training
     from headcount.training.train import train as train
+    from headcount.training.spec import RunSpec as RunSpec
+    from headcount.training.result import RunResult as RunResult
+    from headcount.block.train import train_blocks as train_blocks
+    from headcount.block.spec import BlockSpec as BlockSpec
+    from headcount.block.spec import BlockResult as BlockResult
 
-_ROOMS = {
-    "attention.key_query": ["KeyQuery"],
-    "attention.recovery": ["Recovery"],
-    "attention.storage": ["load"],
-    "attention.verification": ["verify"],
-    "compiler.compile": ["compile"],
-    "constructions.construct": ["construct"],
-    "errors": ["InputError", "NoSolution"],
-    "problem.contexts": ["ContextSampler", "PairCounts", "labels"],
-    "problem.edge_list": ["read_graph", "write_graph"],
-    "problem.embeddings": ["binary_embeddings", "gaussian_embeddings", "one_hot_embeddings"],
-    "problem.graph": ["Graph"],
-    "problem.makers": ["permutation_graph", "random_graph", "regular_graph", "with_positions"],
-    "problem.tables": ["load_embeddings", "save_embeddings"],
-    "theory.lower_bounds": ["lower_bounds"],
-    "theory.capacity": ["capacity"],
-    "theory.incoherence": ["incoherence"],
-    "theory.planner": ["plan"],
-    "attention.softmax_certificate": ["softmax_certificate"],
-    "training.result": ["RunResult"],
-    "training.spec": ["RunSpec"],
-    "training.train": ["train"],
-}
-_HOME = {name: f"headcount.{room}" for room, names in _ROOMS.items() for name in names}
+    # Sweeps and their results
+    from headcount.sweeps.file import read_sweep as read_sweep
+    from headcount.sweeps.file import SweepFile as SweepFile
+    from headcount.sweeps.runner import run_sweep as run_sweep
+    from headcount.sweeps.runner import Standing as Standing
+    from headcount.store.store import Store as Store
+    from headcount.analysis.curves import curves as curves
+    from headcount.analysis.thresholds import thresholds as thresholds
+    from headcount.analysis.thresholds import Threshold as Threshold
+    from headcount.analysis.laws import law as fit_law  # noqa: F401
+    from headcount.theory.laws import TrainedLaw as TrainedLaw
 
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+    # The paper's experiments
+    from headcount.reproduction.reproduce import reproduce as reproduce
+    from headcount.reproduction.reproduce import Reproduction as Reproduction
+    from headcount.reproduction.evidence import Evidence as Evidence
+    from headcount.reproduction.frontier import frontier as frontier
+    from headcount.reproduction.shipped import measured_runs as measured_runs
+
+    # Errors
+    from headcount.errors import InputError as InputError
+    from headcount.errors import NoSolution as NoSolution
+
+    __version__: str
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'headcount' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+_HOMES: dict[str, tuple[str, str]] = {}  # of each public name: its module and its name there
+
+
+def _homes() -> dict[str, tuple[str, str]]:
+    """The homes of all public names, read from the block above when they are first needed."""
+    if not _HOMES:
+        import ast
+
+        assert __spec__ is not None
+        source = __spec__.loader.get_source(__name__)  # pyright: ignore
+        blocks = [block for block in ast.parse(source).body if isinstance(block, ast.If)]
+        for statement in blocks[0].body:
+            if isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    _HOMES[alias.asname or alias.name] = (statement.module or "", alias.name)
+    return _HOMES
+
+
+if not TYPE_CHECKING:  # or a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name == "__all__":
+            return sorted(_homes())
+        if name == "__version__":
+            from headcount.provenance import package_version
+
+            return package_version("headcount") or "unknown"
+        if name.startswith("_") or name not in _homes():
+            raise AttributeError(f"module 'headcount' has no attribute {name!r}")
+        from importlib import import_module
+
+        module, there = _HOMES[name]
+        return getattr(import_module(module), there)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*_homes(), "__all__", "__doc__", "__version__"]

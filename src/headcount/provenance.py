@@ -31,7 +31,7 @@ def machine() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the running source, with a "+" where it was changed; None outside a checkout."""
+    """The commit of the running source, with "+" if files changed; None outside a checkout."""
     git, here = shutil.which("git"), Path(__file__).parent
     if not git:
         return None

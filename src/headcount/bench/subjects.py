@@ -21,6 +21,7 @@ from headcount.bench.peers.eager import EagerRun
 from headcount.bench.shapes import STEPS, Shape
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
+from headcount.threads import torch_threads
 from headcount.training.engines.base import Engine, Fleet, State
 from headcount.training.engines.selection import choose_engine
 from headcount.training.task import task_of
@@ -70,7 +71,7 @@ class EngineSubject(Subject):
 
     def read(self) -> dict[str, float]:
         """A call of one step differs from a call of many by steps alone: that gives the share of the check."""
-        with _threads(self.threads):
+        with torch_threads(self.threads):
             many, one = self._launch(self.steps), self._launch(1)
             drawing = self._draw()
         check = (one * self.steps - many) / (self.steps - 1)
@@ -128,7 +129,7 @@ class EagerSubject(Subject):
 
     def read(self) -> dict[str, float]:
         assert self.run is not None
-        with _threads(self.threads):
+        with torch_threads(self.threads):
             began = time.perf_counter()
             for context in self.contexts:
                 self.run.step(context)
@@ -220,7 +221,7 @@ class MatmulSubject(Subject):
 
     def read(self) -> dict[str, float]:
         """GFLOP/s at each size."""
-        with _threads(self.threads), _full_precision():
+        with torch_threads(self.threads), _full_precision():
             return {f"gflops_{len(pair[0])}": self._rate(pair) for pair in self._pairs}
 
     def _rate(self, pair: torch.Tensor) -> float:
@@ -232,16 +233,6 @@ class MatmulSubject(Subject):
 
     def close(self) -> None:
         self._pairs = []
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

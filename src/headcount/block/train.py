@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 
 import torch
@@ -19,14 +18,15 @@ from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.stack import BlockStack, capacity, group
 from headcount.block.state import StackState
 from headcount.errors import InputError
+from headcount.interrupts import stoppable
+from headcount.progress import Lines, notice
 from headcount.provenance import cores, versions
 from headcount.shapes import Float
-from headcount.training.progress import notice
 
 OnCheck = Callable[[StackState], None]
 OnResults = Callable[[list[BlockResult]], None]
 Begin = Callable[[], StackState]  # a stack that takes memory only when its turn comes
-_GIVE_EVERY, _SAY_EVERY = 20.0, 10.0  # seconds
+_GIVE_EVERY = 20.0  # seconds
 _GIVE_SHARE = 0.02  # of the time, at most, goes into giving states
 
 
@@ -56,10 +56,10 @@ def train_blocks(
         _require_table(spec, table, null_row)
     deadline = time.monotonic() + time_limit if time_limit is not None else float("inf")
     failed = threading.Event()  # somewhere: the other stacks stop too
-    with _interrupts() as interrupted:
+    with stoppable() as interrupt:
 
         def stop() -> bool:
-            return failed.is_set() or interrupted() or time.monotonic() > deadline
+            return failed.is_set() or interrupt.asked or time.monotonic() > deadline
 
         def trained(begin: Begin) -> list[BlockResult]:
             if stop():
@@ -141,8 +141,8 @@ class _Voyage:
 
     def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
         self._stack, self._progress, self._on_check = stack, progress, on_check
-        self._given = self._said = time.monotonic()
-        self._pause = _GIVE_EVERY
+        self._given, self._pause = time.monotonic(), _GIVE_EVERY
+        self._lines = Lines()
 
     def sail(self, stop: Callable[[], bool]) -> bool:
         """Steps and checks until the end; whether it was reached."""
@@ -190,15 +190,16 @@ class _Voyage:
         self._pause = max(_GIVE_EVERY, (self._given - began) / _GIVE_SHARE)
 
     def _say(self, rate: float) -> None:
-        state = self._stack.state
-        if self._progress and time.monotonic() - self._said > _SAY_EVERY:
-            self._said = time.monotonic()
-            found = sorted(state.history[-1][1])
-            notice(
-                f"{self._stack.ops.name} on {self._stack.device}: h = {self._stack.heads}, {len(found)} stacked, step "
-                f"{state.taken:,} of {self._stack.spec.steps:,}, {rate:,.0f} run-steps/s, validation accuracy "
-                f"{found[0]:.3f} … {found[-1]:.3f}"
-            )
+        if self._progress:
+            self._lines(lambda: self._status(rate))
+
+    def _status(self, rate: float) -> str:
+        stack, found = self._stack, sorted(self._stack.state.history[-1][1])
+        return (
+            f"{stack.ops.name} on {stack.device}: h = {stack.heads}, {len(found)} stacked, "
+            f"step {stack.state.taken:,} of {stack.spec.steps:,}, {rate:,.0f} run-steps/s, "
+            f"validation accuracy {found[0]:.3f} … {found[-1]:.3f}"
+        )
 
     def results(self) -> list[BlockResult]:
         """What the runs came to: the test at the best check and after the last step."""
@@ -262,25 +263,3 @@ def _require_table(spec: BlockSpec, table: Tensor, null_row: Tensor) -> None:
             f"a table of {rows} × {width} with a NULL row of {len(null_row)} does not fit {spec.items} items of "
             f"{spec.d_model}; give a table with enough rows and set d_model to its width"
         )
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as a question, so that it takes effect between two steps; a second one interrupts at once."""
-    seen = False
-
-    def note(number: int, frame: object) -> None:
-        nonlocal seen
-        if seen:
-            raise KeyboardInterrupt
-        seen = True
-
-    try:
-        before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread: the interrupt goes to that one
-        yield lambda: False
-        return
-    try:
-        yield lambda: seen
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit, notice
+from headcount.cli.common import Json, Seed, emit
 from headcount.cli.verify import TableFile, TableKey
 from headcount.errors import InputError
+from headcount.progress import notice
 
 _MANY = 10_000  # items from which the m² inner products take minutes
 

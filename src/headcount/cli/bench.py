@@ -11,7 +11,8 @@ import typer
 
 from headcount.cli.bench_block import block
 from headcount.cli.bench_engines import engines
-from headcount.cli.common import Json, emit, progress_line
+from headcount.cli.common import Json, emit
+from headcount.progress import progress_line
 
 if TYPE_CHECKING:
     from torch import Tensor

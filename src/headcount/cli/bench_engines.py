@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit, progress_line
+from headcount.cli.common import Json, emit
 from headcount.errors import InputError
+from headcount.progress import progress_line
 
 
 class Shapes(StrEnum):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit, notice
+from headcount.cli.common import Json, emit
 from headcount.errors import InputError
+from headcount.progress import notice
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,13 +6,14 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from headcount.progress import notice
 
 if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
@@ -39,23 +40,6 @@ def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
     width = max(len(name) for name in result) + 2
     for name, value in result.items():
         typer.echo(f"  {name.replace('_', ' '):<{width}}{_readable(value)}")
-
-
-def notice(text: str) -> None:
-    """Say something that is not the result: standard error, so that pipes stay clean."""
-    typer.echo(text, err=True)
-
-
-@contextmanager
-def progress_line() -> Iterator[Callable[[str], None]]:
-    """A function that shows where long work stands: one line that changes on a terminal, plain lines otherwise."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status("…") as status:
-            yield status.update
-    else:
-        yield notice
 
 
 def fail(text: str, code: int = 2) -> NoReturn:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit, notice, progress_line
+from headcount.cli.common import Json, Seed, emit
 from headcount.cli.verify import TableKey, read_problem
 from headcount.errors import InputError
+from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.compiler.compile import Compiled

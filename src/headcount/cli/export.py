@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, emit, notice
+from headcount.cli.common import Json, emit
 from headcount.cli.verify import TableKey, Weights, read_all
 from headcount.errors import InputError
+from headcount.progress import notice
 
 
 class Framework(StrEnum):

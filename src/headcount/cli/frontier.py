@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit, notice, progress_line
+from headcount.cli.common import Json, Seed, emit
 from headcount.cli.tables import print_table
 from headcount.errors import InputError
+from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from headcount.reproduction.frontier import Search
+    from headcount.reproduction.frontier import FrontierPoint
 
-_EVERY = 5.0  # seconds between plain lines
+_LINE_EVERY = 5.0  # seconds between plain lines
 _COLUMNS = (
     "(m, d_model)",
     "compiled\nD_K",
@@ -67,23 +66,20 @@ def frontier(
       headcount frontier --points 64x16,128x32 --out frontier.csv --chart frontier.png
       headcount frontier --items 128 --d-model 32 --degree 1,4,16 --time-limit 60
     """
-    from headcount.reproduction.frontier_table import frontier_table, read_frontier
+    from headcount.reproduction.frontier import compile_points
 
     if not time_limit > 0:
         raise InputError(f"--time-limit {time_limit}: leaves no time; choose more than 0")
-    asked = _asked(items, d_model, points, degree, seeds, seed)
+    asked = _points(items, d_model, points, degree, seeds, seed)
     _check_outputs(out, chart)
-    have = read_frontier(out) if out and out.exists() else frontier_table([])
-    interrupted = False
-    try:
-        have = _fill(have, asked, time_limit, out)
-    except _Interrupted as stopped:
-        have, interrupted = stopped.table, True
-    rows = _of(have, asked)
+    if out is not None and out.exists():
+        _tell_known(asked, time_limit, out)
+    with progress_line(_LINE_EVERY) as report:
+        rows = compile_points(asked, time_limit, report, out)
     if chart is not None and len(rows.dropna(subset=["budget"])):
         _draw(rows, chart)
     _show(rows, json, out, chart)
-    if interrupted:
+    if len(rows) < len(asked):
         kept = (
             f"; {out} has every row that is finished, and the same command goes on from there"
             if out
@@ -93,29 +89,22 @@ def frontier(
         sys.exit(130)
 
 
-class _Interrupted(Exception):
-    """Ctrl-C, with the rows so far."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table
-
-
-def _asked(
+def _points(
     items: str | None, d_model: str | None, points: str | None, degree: str, seeds: int, seed: int
-) -> list[Search]:
-    from headcount.reproduction.frontier import searches
+) -> list[FrontierPoint]:
+    from headcount.reproduction.frontier import frontier_points
 
     degrees = _numbers("--degree", degree)
     if points is None:
         widths = _numbers("--d-model", d_model or "16,32")
         grid = [(m, d) for m in _numbers("--items", items or "64,128") for d in widths]
-        return searches(grid, degrees, seeds, seed)
+        return frontier_points(grid, degrees, seeds, seed)
     if items is not None or d_model is not None:
         raise InputError("--points names the sizes; leave out --items and --d-model")
-    found: list[Search] = []
+    found: list[FrontierPoint] = []
     for word in points.split(","):
         m, d, *r = _numbers("--points", word, "x")
-        found += searches([(m, d)], r or degrees, seeds, seed)
+        found += frontier_points([(m, d)], r or degrees, seeds, seed)
     return list(dict.fromkeys(found))
 
 
@@ -141,60 +130,19 @@ def _check_outputs(out: Path | None, chart: Path | None) -> None:
             raise InputError(f"{path}: its folder does not exist; make it or choose another path")
 
 
-def _fill(
-    have: pd.DataFrame, asked: list[Search], time_limit: float, out: Path | None
-) -> pd.DataFrame:
-    """Add the rows that are missing; a search that found nothing is made again."""
-    from headcount.reproduction.frontier import searched
-    from headcount.reproduction.frontier_table import KEY, frontier_table, write_frontier
+def _tell_known(asked: list[FrontierPoint], time_limit: float, out: Path) -> None:
+    """Say how many rows the file already has, and which of them had less time."""
+    from headcount.reproduction.frontier_file import KEY, read_frontier
 
-    rows: dict[Any, dict[str, Any]] = {
-        tuple(row[name] for name in KEY): row for row in _records(have)
-    }
-    missing = [one for one in asked if rows.get(tuple(one), {}).get("budget") is None]
-    if known := [rows[tuple(one)] for one in asked if one not in missing]:
+    rows = read_frontier(out).dropna(subset=["budget"])
+    known = rows.loc[[key in asked for key in rows[KEY].itertuples(index=False, name=None)]]
+    if len(known):
         notice(f"{len(known)} of {len(asked)} rows are in {out}")
-        if hasty := sum(
-            row["time_limit"] is not None and row["time_limit"] < time_limit for row in known
-        ):
-            notice(
-                f"{hasty} of them had less than {time_limit:g} s; to search these again choose another --out"
-            )
-    try:
-        with progress_line() as report:
-            for row in searched(missing, time_limit, _now_and_then(report)):
-                rows[tuple(row[name] for name in KEY)] = row
-                if out is not None:
-                    write_frontier(frontier_table(rows.values()), out)
-    except KeyboardInterrupt:
-        raise _Interrupted(frontier_table(rows.values())) from None
-    return frontier_table(rows.values())
-
-
-def _now_and_then(report: Callable[[str], None]) -> Callable[[str], None]:
-    """On a terminal every line; otherwise one in a few seconds."""
-    last = float("-inf")
-
-    def tell(line: str) -> None:
-        nonlocal last
-        if sys.stderr.isatty() or time.monotonic() - last > _EVERY:
-            last = time.monotonic()
-            report(line)
-
-    return tell
-
-
-def _of(table: pd.DataFrame, asked: list[Search]) -> pd.DataFrame:
-    from headcount.reproduction.frontier_table import KEY
-
-    wanted = set(asked)
-    keep = [tuple(key) in wanted for key in table[KEY].itertuples(index=False, name=None)]
-    return table.loc[keep].reset_index(drop=True)
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of plain values, None where one is missing."""
-    return table.astype(object).where(table.notna(), None).to_dict("records")
+    if hasty := int((known["time_limit"] < time_limit).sum()):
+        notice(
+            f"{hasty} of them had less than {time_limit:g} s; "
+            "to search these again choose another --out"
+        )
 
 
 def _draw(rows: pd.DataFrame, path: Path) -> None:
@@ -205,7 +153,7 @@ def _draw(rows: pd.DataFrame, path: Path) -> None:
 
 
 def _show(table: pd.DataFrame, json: bool, out: Path | None, chart: Path | None) -> None:
-    rows = _records(table)
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
     if json:
         files = {"file": str(out) if out else None, "chart": str(chart) if chart else None}
         emit({"rows": rows, **files}, True)

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit
 from headcount.cli.results import aligned, cell
-from headcount.cli.watch import duration
 from headcount.errors import InputError
+from headcount.interrupts import STOPPING, stoppable
+from headcount.progress import Status, duration, notice, progress_bar
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from headcount.store.store import Store
     from headcount.sweeps.file import SweepFile, SweepPlan
-    from headcount.sweeps.runner import Crew, Standing, Stop
+    from headcount.sweeps.runner import Crew, Standing
     from headcount.training.spec import RunSpec
 
-_EVERY = 10.0  # seconds between plain lines
 _MOST_ROWS = 40  # of curves that are printed
 
 
@@ -127,25 +123,26 @@ def _span(*ends: int | str) -> str:
 
 def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: bool) -> None:
     from headcount.store.store import Store
-    from headcount.sweeps.runner import run_sweep
+    from headcount.sweeps.runner import Standing, run_sweep
 
-    standing: Standing | None = None
-    plan = asked.plan()
+    plan, standing = asked.plan(), Standing(asked.name)
 
     def on_beat(now: Standing) -> None:
         nonlocal standing
         standing = now
-        show(now)
+        refresh()
 
     with Store(path) as store:
         try:
-            with stoppable() as stop, _crew(engine, cluster) as crew, _display() as show:
+            with (
+                stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
+                _crew(engine, cluster) as crew,
+                progress_bar(asked.name, lambda: _status(standing)) as refresh,
+            ):
                 standing = run_sweep(plan, store, crew, asked.name, on_beat, stop)
         except KeyboardInterrupt:
             done = (
                 f": {standing.known + standing.done:,} of {standing.known + standing.runs:,} runs"
-                if standing
-                else ""
             )
             notice(f"interrupted{done} are stored in {path}; the same command goes on from there")
             sys.exit(130)
@@ -162,69 +159,11 @@ def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
     return hired(cluster, engine, notice)
 
 
-@contextmanager
-def stoppable() -> Iterator[Stop]:
-    """Let Ctrl-C and SIGTERM end the sweep after the steps under way, and at once when they come again."""
-    from headcount.sweeps.runner import Stop
-
-    stop = Stop()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.asked = True
-        os.write(
-            2, b"stopping; what is finished is stored. Once more stops at once\n"
-        )  # print may be interrupted itself
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _display() -> Iterator[Callable[[Standing], None]]:
-    """Show where the sweep stands: a bar on a terminal, a line every few seconds otherwise."""
-    if not sys.stderr.isatty():
-        last = time.monotonic()
-
-        def line(now: Standing) -> None:
-            nonlocal last
-            if time.monotonic() - last > _EVERY:
-                last = time.monotonic()
-                notice(f"{now.name}: {_words(now)}")
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task("", total=None, words="")
-        yield lambda now: bar.update(
-            job,
-            description=now.name,
-            completed=now.settled,
-            total=now.steps or 1,
-            words=_words(now),
-        )
-
-
-def _words(now: Standing) -> str:
+def _status(now: Standing) -> Status:
     known = f" (+{now.known:,} known)" if now.known else ""
-    return f"{now.done:,}/{now.runs:,} runs{known}, {now.taken / max(now.seconds, 1e-9):,.0f} run-steps/s"
+    rate = now.taken / max(now.seconds, 1e-9)
+    text = f"{now.done:,}/{now.runs:,} runs{known}, {rate:,.0f} run-steps/s"
+    return Status(now.settled / max(now.steps, 1), text)
 
 
 def _report(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit, notice
+from headcount.cli.common import EngineOption, Json, chosen_engine, emit
 from headcount.errors import InputError
+from headcount.progress import notice
 
 if TYPE_CHECKING:
     from headcount.training.result import RunResult

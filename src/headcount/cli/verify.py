@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit, notice
+from headcount.cli.common import Json, Seed, emit
 from headcount.errors import InputError
+from headcount.progress import notice
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,6 +13,7 @@ import typer
 
 from headcount.cli.common import Json, emit
 from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, opened, run_cells
+from headcount.progress import duration
 
 if TYPE_CHECKING:
     from headcount.store.sweeps import Sweep
@@ -115,15 +116,3 @@ def _plain(sweep: Sweep, now: float) -> dict[str, Any]:
         "share": sweep.share,
         "seconds_left": sweep.remaining(now),
     }
-
-
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> duration(42), duration(150), duration(5400), duration(200_000)
-    ('42 s', '2.5 min', '1.5 h', '2.3 days')
-    """
-    for unit, size, least in (("days", 86_400, 2 * 86_400), ("h", 3600, 3600), ("min", 60, 120)):
-        if seconds >= least:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"

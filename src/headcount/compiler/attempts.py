@@ -19,6 +19,7 @@ from headcount.compiler.prepared import Prepared
 from headcount.compiler.splits import head_counts, widths_of
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
+from headcount.threads import torch_threads
 
 _TOGETHER = {
     "cpu": 2**18,
@@ -126,7 +127,8 @@ class Workshop:
         trials = (_TOGETHER[self.device.type] << min(number, 3)) // (len(widths) * problem.items**2)
         trials = max(1, min(_TRIALS, trials)) if number else 1
         schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
-        with _threads_for(trials * len(widths) * problem.items**2):
+        scores = trials * len(widths) * problem.items**2
+        with torch_threads(1 if scores <= _SMALL else None):
             try:
                 with _denormals_flushed():
                     found = descend(
@@ -203,14 +205,3 @@ def _denormals_flushed() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(before)
-
-
-@contextmanager
-def _threads_for(scores: int) -> Iterator[None]:
-    """One thread where tensors are so small that a second one would mostly wait for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if scores > _SMALL else 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

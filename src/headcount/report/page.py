@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from headcount.errors import InputError
 from headcount.files import replacing
+from headcount.progress import duration
 from headcount.report.figure import Claim, Comparison, Figure, Verdict
 from headcount.report.figure_files import FORMATS, specification, vega_lite_version, write_figure
 from headcount.reproduction.evidence import Evidence
@@ -214,20 +215,8 @@ def _fact(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
     if name == "seconds" and isinstance(value, Real):
-        return _duration(float(value))
+        return duration(float(value))
     return _cell(value)
-
-
-def _duration(seconds: float) -> str:
-    """A time in the two largest units that matter.
-
-    >>> [_duration(seconds) for seconds in (3.21, 125, 7_260)]
-    ['3.2 s', '2 min 5 s', '2 h 1 min']
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _compared(comparisons: Sequence[Comparison]) -> Grid | None:

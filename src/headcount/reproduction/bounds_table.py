@@ -1,13 +1,11 @@
-"""Floors and ceilings of D_K, to lay beside what training finds: lower bounds, and constructions that are exact."""
+"""Lower bounds on D_K and exact constructions, to compare with what training finds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
-import torch
 
 from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
@@ -15,32 +13,35 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph, regular_graph
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.planner import family_of
+from headcount.threads import torch_threads
 
 _SPLIT = ("heads", "key_dim", "budget")
 COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)
 Report = Callable[[str], None]
 
 
-def ceilings(
+def bounds_table(
     points: Sequence[tuple[int, int]],
     degrees: Sequence[int] = (1,),
     seed: int = 0,
     progress: Report | None = None,
 ) -> pd.DataFrame:
-    """Give the D_K that a graph must have and the D_K it can be built with, at each (items, d_model) and degree.
+    """Give the D_K that a graph needs and the D_K that it can be built with, at each size.
 
-    A lower bound is one of `lower_bounds`: it holds for the family of all permutations (regular graphs) and any split.
-    A construction is built for one random graph and Gaussian table, and is exact on all pairs at its `budget`;
-    `construct` finds that budget by bisection, so a smaller one may exist.
+    A size is an (items, d_model) of `points` with one of the `degrees`. A lower bound is one of
+    `lower_bounds`: it holds for the family of all permutations (regular graphs) and any split.
+    A construction is built for one random graph and Gaussian table, and is exact on all pairs at
+    its `budget`; `construct` finds that budget by bisection, so a smaller one may exist.
 
-    - "as printed": Construction II, from degree 2 on IV, with Xᵀ and the paper's heads and τ; d_k up to
-      max(4·d_model, 32 ln m), as far as `construct` goes.
-    - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ at the midpoint.
-      One head of width 1 an edge does it wherever no two rows are parallel, so the search ends at D_K = m'.
+    - "as printed": Construction II, or IV from degree 2 on, with Xᵀ and the paper's heads and τ;
+      d_k up to max(4·d_model, 32 ln m), as far as `construct` goes.
+    - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ
+      at the midpoint. One head of width 1 per edge suffices unless two rows are parallel, so the
+      search ends at D_K = m'.
 
-    Missing values: nothing was found.
+    A value is missing where nothing was found.
 
-    >>> ceilings([(64, 64)])[["name", "heads", "key_dim", "budget"]]
+    >>> bounds_table([(64, 64)])[["name", "heads", "key_dim", "budget"]]
                  name  heads  key_dim  budget
     0      bit budget   <NA>     <NA>       1
     1          margin   <NA>     <NA>       1
@@ -50,27 +51,16 @@ def ceilings(
     """
     report = progress or (lambda line: None)
     rows = []
-    with _one_thread():
+    with torch_threads(1):
         for degree in degrees:
             for items, d_model in points:
                 point = {"items": items, "d_model": d_model, "degree": degree}
-                rows += [point | row for row in _floors(items, d_model, degree)]
+                rows += [point | row for row in _lower_bounds(items, d_model, degree)]
                 rows += [point | row for row in _built(items, d_model, degree, seed, report)]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_SPLIT, "Int64"))
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small products gain nothing from more threads, and wait for one another where the machine is busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _floors(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:
+def _lower_bounds(items: int, d_model: int, degree: int) -> Iterator[dict[str, Any]]:
     family = family_of(items, items * degree, degree)
     for bound in lower_bounds(items, items * degree, d_model, family=family, max_degree=degree):
         yield {"kind": "lower bound", "name": bound.name, "budget": int(bound.budget)}

@@ -1,4 +1,4 @@
-"""Evidence: what the runs of a reproduction came to, in the frames that the report draws."""
+"""Evidence: the results of a reproduction, in the frames from which the report is drawn."""
 
 from __future__ import annotations
 
@@ -16,20 +16,11 @@ from headcount.sweeps.search import Searches, outcomes_frame
 from headcount.training.spec import RunSpec
 
 KEY = [*POINT, "heads", "key_dim", "seed"]  # tells the runs of the paper's protocol apart
-_BUDGETS = ["central", "optimistic", "conservative"]
+_BUDGETS = ("central", "optimistic", "conservative")
+_HEADS = ("heads", "key_dim", "mean", "heads_low", "heads_high", "runs")
 COLUMNS = {
     "curves": ["grid", *POINT, "heads", "budget", "mean", "low", "high", "runs", "diverged"],
-    "thresholds": [
-        "grid",
-        *POINT,
-        *_BUDGETS,
-        "heads",
-        "key_dim",
-        "mean",
-        "heads_low",
-        "heads_high",
-        "runs",
-    ],
+    "thresholds": ["grid", *POINT, *_BUDGETS, *_HEADS],
     "by_heads": ["grid", *POINT, "heads", *_BUDGETS, "key_dim", "mean"],
     "ceilings": ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"],
 }
@@ -37,12 +28,12 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """Frames of results with the columns of `COLUMNS`; any may be empty. `grid` is a name of `paper.grids()`.
+    """Frames of results with the columns of `COLUMNS`; any may be empty.
 
-    `curves` are those of `analysis.curves`, `thresholds` and `by_heads` those of `analysis.thresholds` (values are
-    missing where nothing passed), `ceilings` those of `experiments.ceilings`. In `curves` and `thresholds`, `runs`
-    counts the seeds. `provenance` is the manifest of the reproduction. `block` has the runs of Section 7.3, a row each,
-    with the columns of `block_folder`.
+    `grid` names one of the paper's grids. `curves` are those of `analysis.curves`; `thresholds` and
+    `by_heads` are those of `analysis.thresholds`, with values missing where nothing passed;
+    `ceilings` are those of `bounds_table`. In `curves` and `thresholds`, `runs` counts the seeds.
+    `block` has the runs of Section 7.3, one row each. `provenance` says how the runs were made.
     """
 
     curves: pd.DataFrame
@@ -54,7 +45,10 @@ class Evidence:
     block_provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, grid: str, frame: str = "curves", **at: int | str) -> pd.DataFrame:
-        """The rows of one grid, and of one point where `at` names it: `on("regular", "thresholds", degree=2)`."""
+        """The rows of one grid, and of one point if `at` names it.
+
+        For instance, `on("regular", "thresholds", degree=2)`.
+        """
         rows: pd.DataFrame = getattr(self, frame)
         if rows.empty:
             return pd.DataFrame(columns=pd.Index(COLUMNS[frame]))
@@ -64,7 +58,10 @@ class Evidence:
         return rows.reset_index(drop=True)
 
     def law_points(self) -> pd.DataFrame:
-        """The thresholds behind the laws of Section 6.1: the base grid and the second point with m/d_model = 32."""
+        """The thresholds behind the laws of Section 6.1.
+
+        These are the base grid and the second point with m/d_model = 32.
+        """
         rows = pd.concat([self.on("base", "thresholds"), self.on("extreme", "thresholds")])
         return rows.drop_duplicates(POINT, ignore_index=True)
 
@@ -75,10 +72,11 @@ def gather(
     ceilings: pd.DataFrame | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Evidence:
-    """Judge the finished runs of a sweep over grids of the paper, each part by itself.
+    """Evaluate the finished runs of a sweep over grids of the paper, each part by itself.
 
-    A search that is settled gives its point's threshold. A [grid] gives curves and thresholds at the points where
-    none of its runs is missing; where a search has judged a point too, which has more seeds, its threshold stands.
+    A search that is settled gives its point's threshold. A [grid] gives curves and thresholds at
+    the points where none of its runs is missing. Where a search has judged a point too, its
+    threshold is kept: it has more seeds.
     """
     frames: dict[str, list[pd.DataFrame]] = {"curves": [], "thresholds": [], "by_heads": []}
     for part in sweep.searches:
@@ -102,12 +100,12 @@ def gather(
 
 
 def _rows_of(specs: Sequence[RunSpec], names: list[str]) -> pd.DataFrame:
-    """Fields of these specs, a row each, in their order."""
+    """Fields of these specs, one row each, in order."""
     return pd.DataFrame([[getattr(spec, name) for name in names] for spec in specs], columns=names)
 
 
 def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
-    """Without the points of which a run is missing."""
+    """The rows of points whose runs are all there."""
     there = rows["steps"].notna().groupby([rows[name] for name in POINT]).transform("all")
     return rows.loc[there].astype({"steps": "int64", "budget": "int64"})
 

@@ -1,4 +1,4 @@
-"""How long a reproduction takes: the runs that it needs, by our own results of them, at this machine's pace."""
+"""How long a reproduction takes: the runs it needs, judging by ours, at this machine's pace."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from headcount.training.spec import RunSpec
 
 
 def expected_runs(sweep: SweepFile) -> dict[RunSpec, int]:
-    """The runs that a sweep over the paper's grids would ask for, with the steps each takes, had they gone as ours did.
+    """The runs that a sweep over the paper's grids would ask for, with the steps each takes.
 
-    A run's length, and what a search asks next, depend on results; ours are those of the same specs.
+    How long a run is, and what a search asks for next, depend on results. Those of the shipped
+    runs of the same specs are taken; a run that has none counts with all its steps.
     """
-    wanted = {
-        spec: key
-        for part in (*sweep.grids, *sweep.searches)
-        for spec in part.runs
-        for key in [_key(spec)]
-    }
-    columns = measured_runs()
-    rows = zip(*(columns[name] for name in (*KEY, "value", "steps")), strict=True)
+    measured = measured_runs()
+    rows = zip(*(measured[name] for name in (*KEY, "value", "steps")), strict=True)
     known = {row[:-2]: row[-2:] for row in rows}
     plan, found = sweep.plan(), dict[RunSpec, int]()
     while batch := plan.next_batch():
         results = [
-            _as_before(spec, *known.get(wanted[spec], (math.nan, spec.steps))) for spec in batch
+            _as_before(spec, *known.get(_key(spec), (math.nan, spec.steps))) for spec in batch
         ]
         found |= {result.spec: result.steps for result in results}
         plan.observe(results)
@@ -40,7 +35,7 @@ def expected_runs(sweep: SweepFile) -> dict[RunSpec, int]:
 
 
 class Forecast:
-    """Seconds that are left: the work that is left by the pace so far, which a short measurement begins."""
+    """The time left: the remaining work at the pace so far, starting from a short measurement."""
 
     def __init__(self, sweep: SweepFile, engine: Engine, store: Store) -> None:
         self._work = {spec: work(spec, steps) for spec, steps in expected_runs(sweep).items()}
@@ -48,23 +43,22 @@ class Forecast:
         todo = self._missing()
         measured = estimate(todo, engine)
         most = sum(map(work, todo))
-        self._pace = (
-            most / measured.seconds if measured.seconds > 0 else math.inf
-        )  # operations a second
+        # Operations per second.
+        self._pace = most / measured.seconds if measured.seconds > 0 else math.inf
         self._first = sum(self._work[spec] for spec in todo)
         self.runs = len(todo)
         self.began = time.monotonic()
 
     @property
     def total(self) -> float:
-        """Seconds that the whole takes, by the measurement alone."""
+        """Seconds for the whole, by the measurement alone."""
         return self._first / self._pace
 
     def left(self) -> tuple[float, float]:
-        """Seconds that are left, and the share of the work that is done."""
+        """Seconds left, and the share of the work that is done."""
         rest = sum(self._work[spec] for spec in self._missing())
         elapsed, done = time.monotonic() - self.began, self._first - rest
-        weight = 20.0  # seconds for which the measurement counts
+        weight = 20.0  # seconds of work that the first measurement counts for
         pace = (done + weight * self._pace) / (elapsed + weight)
         return rest / pace, done / self._first if self._first else 1.0
 

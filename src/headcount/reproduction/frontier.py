@@ -1,13 +1,11 @@
-"""The frontier: the smallest D_K that compiled weights reach, beside what is trained, constructed and impossible."""
+"""The frontier: the smallest D_K of compiled weights beside trained and constructed ones."""
 
 from __future__ import annotations
 
-import signal
-import threading
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,11 +13,18 @@ import pandas as pd
 from headcount.analysis.laws import law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
+from headcount.interrupts import stoppable
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph, regular_graph
 from headcount.provenance import machine
 from headcount.reproduction.evidence import gather
-from headcount.reproduction.frontier_table import KEY, KNOWN, frontier_table
+from headcount.reproduction.frontier_file import (
+    KEY,
+    KNOWN,
+    frontier_table,
+    read_frontier,
+    write_frontier,
+)
 from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED, measured_runs
 from headcount.theory.counting import check_sizes, log2_graphs
@@ -27,13 +32,14 @@ from headcount.theory.laws import TrainedLaw
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.planner import family_of
 
-TIME_LIMIT = 20.0  # seconds a search
-_TRAINED = ("base", "regular", "diagonal", "extreme")  # grids with thresholds under max
+TIME_LIMIT = 20.0  # seconds per point
+_TRAINED_GRIDS = ("base", "regular", "diagonal", "extreme")  # with thresholds under max
 Report = Callable[[str], None]
+Size = tuple[int, int, int]  # items, d_model, degree
 
 
-class Search(NamedTuple):
-    """One search: the sizes, and the seed of its graph, its table and its descents."""
+class FrontierPoint(NamedTuple):
+    """What is compiled for one row: the sizes, and the seed of graph, table and descents."""
 
     items: int
     d_model: int
@@ -41,16 +47,20 @@ class Search(NamedTuple):
     seed: int = 0
 
     @property
-    def name(self) -> str:
-        """In words.
+    def size(self) -> Size:
+        """The point without its seed."""
+        return self[:3]
 
-        >>> Search(64, 16).name, Search(128, 32, 4, seed=1).name
+    @property
+    def name(self) -> str:
+        """The point as it is printed.
+
+        >>> FrontierPoint(64, 16).name, FrontierPoint(128, 32, 4, seed=1).name
         ('(64, 16)', '(128, 32), r = 4, seed 1')
         """
         degree = f", r = {self.degree}" if self.degree > 1 else ""
-        return f"({self.items}, {self.d_model}){degree}" + (
-            f", seed {self.seed}" if self.seed else ""
-        )
+        seed = f", seed {self.seed}" if self.seed else ""
+        return f"({self.items}, {self.d_model}){degree}{seed}"
 
 
 def frontier(
@@ -60,62 +70,97 @@ def frontier(
     time_limit: float = TIME_LIMIT,
     seed: int = 0,
     progress: Report | None = None,
+    out: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
-    """Compile a random graph on a Gaussian table at each (items, d_model), degree and seed; a row each.
+    """Compile a random graph on a Gaussian table at each (items, d_model), degree and seed.
 
-    `budget` is the smallest D_K that `compile` certified in `time_limit` seconds, in `heads` of the `widths`, with
-    the `relative_margin` γ/|τ|; missing where it certified none. `bits` is log2 of the number of graphs, and
-    `bits_per_parameter` is bits/(2·d_model·D_K). `trained` is the D_K* of our own runs and `constructed` the smallest
-    exact construction, where they are known; `lower_bound` is the largest of `lower_bounds`.
+    Gives one row each. `budget` is the smallest D_K that `compile` certified in `time_limit`
+    seconds, in `heads` of the `widths`, with the `relative_margin` γ/|τ|; it is missing where none
+    was certified. `bits` is log2 of the number of graphs, and `bits_per_parameter` is
+    bits/(2·d_model·D_K). `trained` is the D_K* of our own runs and `constructed` the smallest exact
+    construction, where they are known; `lower_bound` is the largest of `lower_bounds`.
+
+    With `out`, a .csv file, rows are written as they are found, and those with a budget that it
+    holds are not computed again. An interrupt (Ctrl-C) ends the search; the rows that are finished
+    are returned.
 
     >>> table = frontier([(16, 8)], time_limit=1)
     >>> table[["items", "d_model", "degree", "lower_bound"]].values.tolist()
     [[16, 8, 1, 1]]
     """
-    return frontier_table(searched(searches(points, degrees, seeds, seed), time_limit, progress))
+    return compile_points(frontier_points(points, degrees, seeds, seed), time_limit, progress, out)
 
 
-def searches(
+def frontier_points(
     points: Sequence[tuple[int, int]], degrees: Sequence[int] = (1,), seeds: int = 1, seed: int = 0
-) -> list[Search]:
-    """The searches of a grid; impossible sizes are refused before anything is computed."""
+) -> list[FrontierPoint]:
+    """The points of a grid; impossible sizes are refused before anything is computed."""
     asked = [
-        Search(*point, degree, seed + n)
+        FrontierPoint(*point, degree, seed + n)
         for degree in degrees
-        for point in points
+        for point in dict.fromkeys(points)
         for n in range(seeds)
     ]
     for one in asked:
         if not 1 <= one.degree < max(one.items, 2):
             raise InputError(
-                f"degree {one.degree}: {one.items} items allow 1 to {one.items - 1}; choose one of these"
+                f"degree {one.degree}: {one.items} items allow 1 to {one.items - 1}; "
+                "choose one of these"
             )
         check_sizes(one.items, one.items * one.degree, one.d_model)
     return asked
 
 
-def searched(
-    asked: Sequence[Search], time_limit: float = TIME_LIMIT, progress: Report | None = None
-) -> Iterator[dict[str, Any]]:
-    """The rows of these searches, each when it is found."""
-    report = progress or (lambda line: None)
-    if asked:
-        report("reading the trained thresholds")
-    known, here = known_budgets(asked), machine()
-    for number, search in enumerate(asked, 1):
-        name = f"{number} of {len(asked)}, {search.name}"
-        found = _compiled(search, time_limit, lambda line, name=name: report(f"{name}: {line}"))
-        beside = known[search.items, search.d_model, search.degree]
-        yield search._asdict() | found | beside | {"time_limit": time_limit, "machine": here}
+def compile_points(
+    asked: Sequence[FrontierPoint],
+    time_limit: float = TIME_LIMIT,
+    progress: Report | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """The rows of these points, as `frontier` gives them."""
+    path = Path(out) if out is not None else None
+    kept = _records(read_frontier(path)) if path and path.exists() else {}
+    # A search that found nothing is worth another try: it may have more time, or less company.
+    rows = {point: kept[point] for point in asked if kept.get(point, {}).get("budget") is not None}
+    missing = [point for point in asked if point not in rows]
+    try:
+        for point, row in _compiled_rows(missing, time_limit, progress or (lambda line: None)):
+            rows[point] = kept[point] = row
+            if path is not None:
+                write_frontier(frontier_table(kept.values()), path)
+    except KeyboardInterrupt:
+        pass
+    return frontier_table(rows.values())
 
 
-def _compiled(search: Search, time_limit: float, report: Report) -> dict[str, Any]:
-    items, d_model, degree, seed = search
+def _records(table: pd.DataFrame) -> dict[FrontierPoint, dict[str, Any]]:
+    """Rows of plain values, None where one is missing, by their points."""
+    plain = table.astype(object).where(table.notna(), None).to_dict("records")
+    return {FrontierPoint(*(row[name] for name in KEY)): row for row in plain}
+
+
+def _compiled_rows(
+    points: Sequence[FrontierPoint], time_limit: float, report: Report
+) -> Iterator[tuple[FrontierPoint, dict[str, Any]]]:
+    """The points with their rows, each when it is found."""
+    if not points:
+        return
+    report("reading the trained thresholds")
+    known, here = known_budgets(points), machine()
+    for number, point in enumerate(points, 1):
+        name = f"{number} of {len(points)}, {point.name}"
+        found = _compiled(point, time_limit, lambda line, name=name: report(f"{name}: {line}"))
+        more = known[point.size] | {"time_limit": time_limit, "machine": here}
+        yield point, point._asdict() | found | more
+
+
+def _compiled(point: FrontierPoint, time_limit: float, report: Report) -> dict[str, Any]:
+    items, d_model, degree, seed = point
     graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
     bits = log2_graphs(items, graph.edges, family_of(items, graph.edges, degree), degree)
     row: dict[str, Any] = {"bits": bits}
     began = time.monotonic()
-    with _interrupts_pass():
+    with stoppable(raises=True) as stop:
         try:
             table = gaussian_embeddings(items, d_model, seed)
             found = compile(graph, table, time_limit=time_limit, seed=seed, progress=report)
@@ -130,34 +175,14 @@ def _compiled(search: Search, time_limit: float, report: Report) -> dict[str, An
                 "relative_margin": found.certificate.relative_margin,
                 "bits_per_parameter": bits / (2 * d_model * weights.budget),
             }
+    if stop.asked:  # `compile` answered with its best so far; the interrupt was meant for all
+        raise KeyboardInterrupt
     return row | {"seconds": time.monotonic() - began}
 
 
-@contextmanager
-def _interrupts_pass() -> Iterator[None]:
-    """Raise a Ctrl-C that `compile` has answered with its best so far: it was meant for all searches."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
-
-
-def known_budgets(asked: Sequence[Search]) -> Mapping[tuple[int, int, int], dict[str, int | None]]:
-    """The other D_K at the sizes of these searches: trained, constructed, and the largest lower bound."""
-    sizes = sorted({search[:3] for search in asked})
+def known_budgets(points: Sequence[FrontierPoint]) -> Mapping[Size, dict[str, int | None]]:
+    """Other D_K at the same sizes: trained, constructed, and the largest lower bound."""
+    sizes = sorted({point.size for point in points})
     trained, built = _trained(sizes), _constructed()
     return {
         size: dict(
@@ -167,25 +192,22 @@ def known_budgets(asked: Sequence[Search]) -> Mapping[tuple[int, int, int], dict
     }
 
 
-def _trained(sizes: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
+def _trained(sizes: Sequence[Size]) -> dict[Size, int]:
     points = tuple({(items, d_model) for items, d_model, _ in sizes})
     degrees = tuple({degree for *_, degree in sizes})
     if not sizes:
         return {}
-    part = restricted(preset("paper"), [Need(grid, points, degrees) for grid in _TRAINED])
+    part = restricted(preset("paper"), [Need(grid, points, degrees) for grid in _TRAINED_GRIDS])
     return _least(gather(measured_runs(), part).thresholds, "central")
 
 
-def _constructed() -> dict[tuple[int, int, int], int]:
-    ceilings = MEASURED.ceilings()
-    return (
-        {}
-        if ceilings is None
-        else _least(ceilings.loc[ceilings["kind"] == "construction"], "budget")
-    )
+def _constructed() -> dict[Size, int]:
+    bounds = MEASURED.bounds()
+    assert bounds is not None
+    return _least(bounds.loc[bounds["kind"] == "construction"], "budget")
 
 
-def _least(frame: pd.DataFrame, column: str) -> dict[tuple[int, int, int], int]:
+def _least(frame: pd.DataFrame, column: str) -> dict[Size, int]:
     """The smallest value at each (items, d_model, degree)."""
     rows = frame.dropna(subset=[column]).sort_values(column, ascending=False)
     return {

@@ -1,4 +1,4 @@
-"""Presets: the sweep files behind `headcount reproduce`, and the part of one that some figures need."""
+"""Presets: the sweep files behind `headcount reproduce`, and the parts that figures need."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PRESETS = tuple(sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=T
 
 @dataclass(frozen=True)
 class Need:
-    """Runs that a figure is drawn from: a grid of the paper, or some of its points and degrees."""
+    """Runs from which a figure is drawn: a grid of the paper, or some of its points and degrees."""
 
     grid: str
-    points: tuple[tuple[int, int], ...] = ()  # none: all
+    points: tuple[tuple[int, int], ...] = ()  # empty for all
     degrees: tuple[int, ...] = ()
 
     def covers(self, spec: RunSpec) -> bool:

@@ -1,144 +1,183 @@
-"""Reproduce: run a preset into its folder, lay bounds and constructions beside it, and say how it was made."""
+"""`reproduce`: run the paper's experiments into a folder, add bounds, and write the report."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import os
+import shlex
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
-from headcount.provenance import commit, machine, package_version, versions
-from headcount.reproduction.bounds_table import ceilings
+from headcount.errors import InputError
+from headcount.interrupts import STOPPING, stoppable
+from headcount.progress import Status, duration, notice, progress_bar, progress_line
+from headcount.reproduction.bounds_table import bounds_table
 from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.forecast import Forecast
+from headcount.reproduction.manifest import ManifestEntry, recorded
+from headcount.reproduction.presets import preset as read_preset
+from headcount.reproduction.presets import restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
+from headcount.sweeps.block_plan import read_block_plan
+from headcount.sweeps.block_runs import run_blocks
 from headcount.sweeps.file import SweepFile
-from headcount.sweeps.runner import Crew, Standing, Stop, run_sweep
+from headcount.sweeps.runner import Here, Standing, run_sweep
 from headcount.training.engines.base import Engine
+from headcount.training.engines.selection import EngineName, choose_engine
 
-MOST_DEGREE = (
-    16  # of the graphs that are constructed; beyond, the paper's Fig. 12 has none to compare
-)
-
-
-@dataclass
-class Making:
-    """One time that a folder was worked on: an entry of its manifest, filled on the way."""
-
-    command: str
-    engine: Engine
-    only: tuple[str, ...] = ()  # the figures asked for; none: all
-    trained: int = 0
-    complete: bool = False
-
-    def __post_init__(self) -> None:
-        self.began = datetime.now(UTC)
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Count the seconds of a stage."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = round(time.monotonic() - began, 1)
-
-    def entry(self) -> dict[str, Any]:
-        """What the manifest keeps."""
-        return {
-            "command": self.command,
-            "commit": commit(),
-            "date": self.began.strftime("%Y-%m-%d %H:%M UTC"),
-            "only": list(self.only),
-            "complete": self.complete,
-            "trained": self.trained,
-            "seconds": self.seconds,
-            "engine": self.engine.name,
-            "device": device_name(self.engine),
-            "machine": machine(),
-            "versions": versions()
-            | {name: found for name in ("triton", "altair") if (found := package_version(name))},
-        }
+MOST_DEGREE = 16  # of the graphs that are constructed; the paper's Fig. 12 compares none beyond
+_BLOCK_FIGURES = {"fig7", "block"}  # drawn from runs of the transformer block
 
 
-def run_preset(
-    sweep: SweepFile,
-    folder: ResultsFolder,
-    store: Store,
-    crew: Crew,
-    making: Making,
-    on_beat: Callable[[Standing], None] | None = None,
-    stop: Stop | None = None,
-) -> None:
-    """Train what the store lacks; what is finished is written, whatever ends it."""
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction came to, and the folder that holds its files."""
 
-    def beat(standing: Standing) -> None:
-        making.trained = standing.trained
-        if on_beat:
-            on_beat(standing)
+    folder: Path
+    evidence: Evidence
+    claims: Sequence[Any]  # of the paper, judged (`headcount.report`); empty without a report
+    files: Sequence[Path]  # of the report, the page first
+    trained: int  # runs; the others were in the folder before
+    seconds: Mapping[str, float]  # of each stage
 
-    with making.timed("runs"):
-        try:
-            making.trained = run_sweep(sweep.plan(), store, crew, sweep.name, beat, stop).trained
-        finally:
+
+def reproduce(
+    preset: str = "quick",
+    only: Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    *,
+    engine: EngineName | Engine = "auto",
+    table: str | None = None,
+    report: bool = True,
+    progress: bool = True,
+) -> Reproduction:
+    """Run the paper's experiments into a folder and write a report that sets ours beside them.
+
+    What the folder already holds is not run again, so the same call goes on after an interrupt
+    (KeyboardInterrupt), a crash or a kill.
+
+    Args:
+        preset: "quick" takes minutes on two cores; "paper" is every run of the paper, for a GPU.
+        only: ids such as "fig3" and "table1", to run and draw these alone.
+        out: the folder; by default results/PRESET.
+        engine: how to train.
+        table: the token table of Figure 7, which is trained only if `only` names it.
+        report: whether to draw the report, which takes some seconds.
+        progress: whether to show progress on standard error.
+    """
+    figures = _report_module("figures").chosen_figures(only)
+    sweep = read_preset(preset)
+    blocks = bool(_BLOCK_FIGURES & set(only))
+    if table and not blocks:
+        raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
+    folder = ResultsFolder.opened(out or Path("results") / preset, preset)
+    if only:
+        sweep = restricted(sweep, _report_module("figures").needs(figures))
+    entry = ManifestEntry(_command(preset, only, table), choose_engine(engine), tuple(only))
+    claims, files = [], []
+    with recorded(folder, preset, entry) as write_manifest:
+        if blocks:
+            _train_blocks(preset, table, folder, entry, progress)
+        _train(sweep, folder, entry, progress)
+        write_manifest()  # the evidence names its provenance
+        evidence = folder.evidence()
+        with progress_line() if progress else nullcontext(lambda line: None) as tell:
+            if any(figure.ceilings for figure in figures):
+                evidence = _with_bounds(evidence, folder, entry, tell)
+            if report:
+                tell("drawing the report")
+                with entry.timed("report"):
+                    claims = _report_module("claims").claims(evidence)
+                    write = _report_module("page").write_report
+                    files = write(folder.path, evidence, figures, claims)
+    return Reproduction(folder.path, evidence, claims, files, entry.trained, entry.seconds)
+
+
+def _report_module(name: str) -> Any:
+    """A module of `headcount.report`, imported when it is needed.
+
+    The report is drawn from evidence, so its package is above this one in the order of imports.
+    Only this function reaches up: it has the figures say what they need, and draws them.
+    """
+    return import_module(f"headcount.report.{name}")
+
+
+def _command(preset: str, only: Sequence[str], table: str | None) -> str:
+    """The command that does the same, for the manifest."""
+    words = ["headcount", "reproduce", "--preset", preset]
+    words += ["--only", ",".join(only)] if only else []
+    return shlex.join([*words, "--table", table] if table else words)
+
+
+def _train(sweep: SweepFile, folder: ResultsFolder, entry: ManifestEntry, progress: bool) -> None:
+    """Train what the store lacks; what is finished is written, however this ends."""
+    with Store(folder.store) as store:
+        if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
             folder.write_runs(store)
+            return
+        tell = notice if progress else lambda line: None
+        tell(f"{sweep.name}: measuring this machine ({entry.engine.name} engine)")
+        forecast = Forecast(sweep, entry.engine, store)
+        tell(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
+        done = 0
+
+        def status() -> Status:
+            left, share = forecast.left()
+            return Status(share, f"{share:.0%}, {done:,} runs done", left)
+
+        def on_beat(now: Standing) -> None:
+            nonlocal done
+            done, entry.trained = now.done, now.trained
+            refresh()
+
+        with (
+            stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
+            progress_bar(sweep.name, status) if progress else nullcontext(lambda: None) as refresh,
+            entry.timed("runs"),
+        ):
+            try:
+                plan, executor = sweep.plan(), Here(entry.engine)
+                now = run_sweep(plan, store, executor, sweep.name, on_beat, stop)
+                entry.trained = now.trained
+            finally:
+                folder.write_runs(store)
 
 
-def add_ceilings(
-    evidence: Evidence, folder: ResultsFolder, making: Making, report: Callable[[str], None]
+def _train_blocks(
+    preset: str, table: str | None, folder: ResultsFolder, entry: ManifestEntry, progress: bool
 ) -> None:
-    """Compute lower bounds and constructions at the points and degrees of the thresholds, where they are missing."""
-    found = evidence.thresholds
-    wanted = found.loc[
-        (found["variant"] == "max") & (found["degree"] <= MOST_DEGREE),
-        ["degree", "items", "d_model"],
-    ]
-    have = folder.ceilings()
-    there = (
-        set()
-        if have is None
-        else set(have[["degree", "items", "d_model"]].itertuples(index=False, name=None))
-    )
-    points = sorted(set(wanted.itertuples(index=False, name=None)) - there)
-    if not points:
-        return
-    with making.timed("bounds"):
-        for degree, items, d_model in points:
-            report(f"bounds and constructions at m = {items:,}, d_model = {d_model}, r = {degree}")
-            found = ceilings([(items, d_model)], [degree])
-            have = found if have is None else pd.concat([have, found], ignore_index=True)
-            folder.write_ceilings(have)  # an interrupt loses one point
+    plan = read_block_plan(preset, table)
+    if progress:
+        notice(f"{preset}: {len(plan.specs)} runs of the transformer block on {plan.table.name}")
+    with entry.timed("block runs"):
+        made = run_blocks(plan, folder.block, entry.command, progress=progress)
+    if made.missing:
+        raise KeyboardInterrupt
 
 
-@contextmanager
-def recorded(folder: ResultsFolder, preset: str, making: Making) -> Iterator[None]:
-    """Keep the folder's manifest while it is worked on, with an entry for this time, however it ends."""
-    before = folder.made()
+def _with_bounds(
+    evidence: Evidence, folder: ResultsFolder, entry: ManifestEntry, tell: Callable[[str], None]
+) -> Evidence:
+    """The evidence with bounds and constructions at the sizes of its thresholds.
 
-    def write() -> None:
-        runs = folder.runs() if folder.has_runs() else pd.DataFrame({"seed": [], "steps": []})
-        steps, seeds = sum(runs["steps"].tolist()), sorted(int(seed) for seed in set(runs["seed"]))
-        counts = {"preset": preset, "runs": len(runs), "run_steps": steps, "seeds": seeds}
-        folder.write_manifest(counts | {"made": [*before, making.entry()]})
-
-    write()
-    try:
-        yield
-        making.complete = True
-    finally:
-        write()
-
-
-def device_name(engine: Engine) -> str:
-    """What the engine computes on."""
-    return (
-        torch.cuda.get_device_name()
-        if engine.device == "cuda"
-        else getattr(engine, "level_name", engine.device)
-    )
+    Those that the folder lacks are computed; each is written at once, so an interrupt loses one.
+    """
+    sizes = ["degree", "items", "d_model"]
+    found, have = evidence.thresholds, folder.bounds()
+    wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), sizes]
+    known = [] if have is None else have[sizes].itertuples(index=False, name=None)
+    missing = sorted(set(wanted.itertuples(index=False, name=None)) - set(known))
+    with entry.timed("bounds") if missing else nullcontext():
+        for degree, items, d_model in missing:
+            tell(f"bounds and constructions at m = {items:,}, d_model = {d_model}, r = {degree}")
+            more = bounds_table([(items, d_model)], [degree])
+            have = more if have is None else pd.concat([have, more], ignore_index=True)
+            folder.write_bounds(have)
+    return evidence if have is None else replace(evidence, ceilings=have)

@@ -1,15 +1,16 @@
-"""The folder of a reproduction: the runs, the ceilings and a manifest that says how they were made.
+"""The folder of a reproduction: its runs, bounds and report, and how they were made.
 
 runs.sqlite    the store, from which an interrupted reproduction goes on
-runs.parquet   the finished runs, a row each
-ceilings.csv   lower bounds and constructions at the same points
-block/         runs of Section 7.3, where some were asked for; without them those that came with headcount are shown
-manifest.json  preset, seeds, and for every time that it was run: command, commit, machine, versions, durations
+runs.parquet   the finished runs, one row each
+ceilings.csv   lower bounds and constructions at the same sizes
+block/         runs of Section 7.3, if they were asked for; otherwise the shipped ones are shown
+manifest.json  preset, seeds, and one entry per command: command, commit, machine, versions, seconds
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,12 +36,12 @@ _COLUMNS = [
     "device",
     "seconds",
 ]
-_SMALL = dict.fromkeys((*KEY[1:], "budget", "steps"), "int32") | {
+_TYPES = dict.fromkeys((*KEY[1:], "budget", "steps"), "int32") | {
     "seconds": "float32",
     "threshold": "float32",
 }
-_SHIPPED = Path(__file__).with_name("measured") / "block"
-_WHOLE = ["heads", "key_dim", "budget"]
+_SHIPPED_BLOCK = Path(__file__).with_name("measured") / "block"
+_WHOLE_NUMBERS = ["heads", "key_dim", "budget"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,20 @@ class ResultsFolder:
 
     path: Path
 
+    @classmethod
+    def opened(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder:
+        """Make the folder if need be; one that holds another preset is refused."""
+        folder = cls(writable(path))
+        if folder.history() and (before := folder.manifest()["preset"]) != preset:
+            raise InputError(
+                f"{path}: holds a reproduction with --preset {before}; "
+                "name another folder with --out"
+            )
+        return folder
+
     @property
     def store(self) -> Path:
+        """The file of the store."""
         return self.path / "runs.sqlite"
 
     @property
@@ -59,6 +72,7 @@ class ResultsFolder:
         return BlockFolder(self.path / "block")
 
     def has_runs(self) -> bool:
+        """Whether finished runs have been written."""
         return (self.path / "runs.parquet").exists()
 
     def runs(self) -> pd.DataFrame:
@@ -66,20 +80,22 @@ class ResultsFolder:
         return self._read("runs.parquet", pd.read_parquet)
 
     def write_runs(self, store: Store) -> int:
-        """Take the runs from the store; returns how many."""
-        frame = store.frame().loc[:, _COLUMNS].astype(_SMALL)
+        """Copy the runs from the store and give their number."""
+        frame = store.frame().loc[:, _COLUMNS].astype(_TYPES)
         with replacing(self.path / "runs.parquet") as temporary:
             frame.to_parquet(temporary, index=False, compression="zstd")
         return len(frame)
 
-    def ceilings(self) -> pd.DataFrame | None:
-        """Lower bounds and constructions, None where they have not been computed."""
+    def bounds(self) -> pd.DataFrame | None:
+        """Lower bounds and constructions; None if they have not been computed."""
         if not (self.path / "ceilings.csv").exists():
             return None
-        return self._read("ceilings.csv", pd.read_csv).astype(dict.fromkeys(_WHOLE, "Int64"))
+        return self._read("ceilings.csv", pd.read_csv).astype(
+            dict.fromkeys(_WHOLE_NUMBERS, "Int64")
+        )
 
-    def write_ceilings(self, table: pd.DataFrame) -> None:
-        """Keep them."""
+    def write_bounds(self, table: pd.DataFrame) -> None:
+        """Write lower bounds and constructions."""
         with replacing(self.path / "ceilings.csv") as temporary:
             table.to_csv(temporary, index=False)
 
@@ -88,30 +104,31 @@ class ResultsFolder:
         return self._read("manifest.json", _parsed)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Keep it."""
+        """Write how the results were made."""
         with replacing(self.path / "manifest.json") as temporary:
             temporary.write_text(
                 json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
             )
 
-    def made(self) -> list[dict[str, Any]]:
-        """Every time that the folder was worked on; none for a new one."""
+    def history(self) -> list[dict[str, Any]]:
+        """The manifest's entries, one per command; empty for a new folder."""
         return self.manifest()["made"] if (self.path / "manifest.json").exists() else []
 
     def evidence(self) -> Evidence:
-        """Judge what is there."""
+        """Evaluate what the folder holds."""
         manifest = self.manifest()
         found = gather(
-            self.runs(), preset(manifest["preset"]), self.ceilings(), _provenance(manifest)
+            self.runs(), preset(manifest["preset"]), self.bounds(), _provenance(manifest)
         )
-        block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED)
+        block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED_BLOCK)
         return replace(found, block=block.frame(), block_provenance=block.provenance())
 
     def _read(self, name: str, read: Any) -> Any:
         path = self.path / name
         if not path.is_file():
             raise InputError(
-                f"{path}: is not there; fill the folder with: headcount reproduce --out {self.path}"
+                f"{path}: does not exist; fill the folder with: "
+                f"headcount reproduce --out {self.path}"
             )
         try:
             return read(path)
@@ -121,20 +138,34 @@ class ResultsFolder:
             ) from None
 
 
+def writable(path: str | os.PathLike[str]) -> Path:
+    """Make a folder if need be; one that cannot be written to is refused."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be a folder ({error.strerror}); name another with --out"
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: cannot be written to; name another folder with --out")
+    return folder
+
+
 def _parsed(path: Path) -> dict[str, Any]:
-    """The manifest, or a ValueError where it is none."""
+    """The manifest; a ValueError if the file holds something else."""
     found = json.loads(path.read_text(encoding="utf-8"))
     if (
         not isinstance(found, dict)
         or not {"preset", "runs", "run_steps", "made"} <= set(found)
         or not found["made"]
     ):
-        raise ValueError("it is no manifest of a reproduction")
+        raise ValueError("it is not the manifest of a reproduction")
     return found
 
 
 def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest in a few lines: what was run, and where, when and how most of it was made."""
+    """The manifest in brief: what was run, and where, when and how most of it was made."""
     made = manifest["made"]
     main = max(made, key=lambda entry: entry["trained"])
     of_main = {

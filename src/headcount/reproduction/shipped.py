@@ -1,7 +1,7 @@
-"""Results that came with headcount: the paper's experiments, run once at full scale, and how they were made.
+"""Results that are shipped with headcount: the paper's experiments, run once at full scale.
 
-`measured/` holds what `headcount reproduce --preset paper` leaves in its folder, without the store, and what
-`headcount frontier --out` wrote.
+`measured/` holds what `headcount reproduce --preset paper` leaves in its folder, except the store,
+and what `headcount frontier --out` wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from headcount.reproduction.frontier_table import read_frontier
+from headcount.reproduction.frontier_file import read_frontier
 from headcount.reproduction.results_folder import ResultsFolder
 
 MEASURED = ResultsFolder(Path(__file__).with_name("measured"))
@@ -19,11 +19,11 @@ MEASURED = ResultsFolder(Path(__file__).with_name("measured"))
 
 @cache
 def measured_runs() -> pd.DataFrame:
-    """All runs of the preset `paper`, a row each."""
+    """All runs of the preset `paper`, one row each."""
     return MEASURED.runs()
 
 
 @cache
 def measured_frontier() -> pd.DataFrame:
-    """The smallest compiled D_K beside trained and constructed ones, a row each, as `experiments.frontier` gives."""
+    """The smallest compiled D_K beside trained and constructed ones, as `frontier` gives them."""
     return read_frontier(MEASURED.path / "frontier.csv")

@@ -26,7 +26,7 @@ from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.state import StackState
 from headcount.errors import InputError
 from headcount.files import replacing
-from headcount.training.progress import notice
+from headcount.progress import notice
 
 _OF_SPEC = (
     *(

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Protocol, runtime_checkable
 
 from headcount.errors import InputError
+from headcount.interrupts import Stop
 from headcount.store.store import Partial, Store
 from headcount.sweeps.cost import Pace, work
 from headcount.sweeps.file import Plan
@@ -47,12 +48,6 @@ class Standing:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.began
-
-
-class Stop:
-    """A wish to end: a sweep does so after the block of steps under way, and keeps the state of its runs."""
-
-    asked = False
 
 
 @runtime_checkable

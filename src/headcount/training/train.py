@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headcount.errors import InputError
+from headcount.progress import notice
 from headcount.provenance import versions
 from headcount.training.engines.base import Engine, Fleet, State
 from headcount.training.engines.selection import EngineName, choose_engine
-from headcount.training.progress import Progress, notice, show_progress
+from headcount.training.progress import Progress, show_progress
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
 

@@ -1,4 +1,4 @@
-"""The table of the frontier: its columns, and the file that holds it."""
+"""The file of a frontier: its columns, and how it is read and written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pandas as pd
 from headcount.errors import InputError
 from headcount.files import replacing
 
-KEY = ["items", "d_model", "degree", "seed"]  # of a row: one graph and one table
+KEY = ["items", "d_model", "degree", "seed"]  # tell rows apart: one graph and one table each
 KNOWN = ["trained", "constructed", "lower_bound"]  # other D_K at the same sizes
 _FOUND = ["budget", "heads", "widths", "relative_margin", "bits", "bits_per_parameter"]
 COLUMNS = [*KEY, *_FOUND, *KNOWN, "seconds", "time_limit", "machine"]
-_WHOLE = dict.fromkeys([*KEY], "int64") | dict.fromkeys(["budget", "heads", *KNOWN], "Int64")
+_WHOLE = dict.fromkeys(KEY, "int64") | dict.fromkeys(["budget", "heads", *KNOWN], "Int64")
 _REAL = dict.fromkeys(
     ["relative_margin", "bits", "bits_per_parameter", "seconds", "time_limit"], "float64"
 )
@@ -29,19 +29,17 @@ def frontier_table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def read_frontier(path: Path) -> pd.DataFrame:
-    """The table that a file holds."""
+    """Read a frontier that `write_frontier` wrote."""
     try:
         found = pd.read_csv(path)
         if missing := sorted(set(COLUMNS) - set(found.columns)):
             raise ValueError(f"it has no column {missing[0]}")
         return frontier_table(found.to_dict("records"))
     except (ValueError, TypeError, OSError) as error:
-        raise InputError(
-            f"{path}: is no table of a frontier ({error}); name another file"
-        ) from None
+        raise InputError(f"{path}: is not a frontier ({error}); name another file") from None
 
 
 def write_frontier(table: pd.DataFrame, path: Path) -> None:
-    """Keep the table, whole or not at all."""
+    """Write the table, whole or not at all."""
     with replacing(path) as temporary:
         table.to_csv(temporary, index=False, float_format="%.5g")

@@ -1,4 +1,4 @@
-"""Floors and ceilings: every construction is exact where the frame says so, and lies above the lower bounds."""
+"""Bounds table: constructions are exact where it says so, and never below the lower bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headcount import (
     verify,
 )
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.reproduction.bounds_table import COLUMNS, ceilings
+from headcount.reproduction.bounds_table import COLUMNS, bounds_table
 from headcount.theory.lower_bounds import lower_bounds
 
 
@@ -56,7 +56,7 @@ def constructions(frame: pd.DataFrame) -> list:
 @settings(deadline=None, max_examples=15)
 @given(st.integers(4, 32), st.integers(4, 32), st.integers(1, 3), st.integers(0, 99))
 def test_a_construction_is_exact_at_its_budget_and_not_just_below(items, d_model, degree, seed):
-    frame = ceilings([(items, d_model)], [degree], seed)
+    frame = bounds_table([(items, d_model)], [degree], seed)
     assert list(frame.columns) == list(COLUMNS)
     built = constructions(frame)
     assert "pseudo-inverse" in {row.name for row in built}
@@ -70,7 +70,7 @@ def test_a_construction_is_exact_at_its_budget_and_not_just_below(items, d_model
 
 
 def test_the_printed_construction_where_it_works():
-    row = next(row for row in constructions(ceilings([(256, 512)])) if row.name == "as printed")
+    row = next(row for row in constructions(bounds_table([(256, 512)])) if row.name == "as printed")
     assert row.heads == 1
     assert is_exact(row, row.key_dim, 0)
     assert not is_exact(row, row.key_dim - 1, 0)
@@ -78,8 +78,8 @@ def test_the_printed_construction_where_it_works():
 
 def test_points_and_degrees_are_crossed_and_repeat():
     points, degrees = [(32, 16), (24, 32)], (1, 2)
-    frame = ceilings(points, degrees, seed=3)
-    pd.testing.assert_frame_equal(frame, ceilings(points, degrees, seed=3))
+    frame = bounds_table(points, degrees, seed=3)
+    pd.testing.assert_frame_equal(frame, bounds_table(points, degrees, seed=3))
     assert len(frame) == 4 * 5
     assert not frame.duplicated(["items", "d_model", "degree", "name"]).any()
     bounds = frame[
@@ -94,7 +94,7 @@ def test_points_and_degrees_are_crossed_and_repeat():
 
 def test_what_is_not_found_is_missing():
     lines = []
-    printed = ceilings([(64, 16)], progress=lines.append).set_index("name").loc["as printed"]
+    printed = bounds_table([(64, 16)], progress=lines.append).set_index("name").loc["as printed"]
     assert printed[["heads", "key_dim", "budget"]].isna().all()
     assert any(line.startswith("4 heads × ") for line in lines)
 

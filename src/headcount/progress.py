@@ -1,0 +1,110 @@
+"""Progress of long work, on standard error: a bar on a terminal, plain lines otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+LINE_EVERY = 10.0  # seconds between plain lines
+_FIRST_SHARE = 0.01  # of the work, before which the time left is anyone's guess
+
+
+class Status(NamedTuple):
+    """How far the work is: the share that is done (0 to 1), in words, and the seconds left.
+
+    Without `left`, the display estimates it from the share and the time elapsed.
+    """
+
+    share: float
+    text: str
+    left: float | None = None
+
+
+def notice(text: str) -> None:
+    """Print a line that is not the result on standard error, so that pipes stay clean."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time with its unit.
+
+    >>> [duration(seconds) for seconds in (3.21, 42, 150, 5400, 200_000)]
+    ['3 s', '42 s', '2.5 min', '1.5 h', '2.3 days']
+    """
+    for unit, size, least in (("days", 86_400, 2 * 86_400), ("h", 3600, 3600), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+class Lines:
+    """Plain lines, no more often than every few seconds; a text is made only when it is printed."""
+
+    def __init__(self, every: float = LINE_EVERY, at_once: bool = False) -> None:
+        self._every = every
+        self._last = float("-inf") if at_once else None  # None: the first call starts the clock
+
+    def __call__(self, text: Callable[[], str]) -> None:
+        """Print the text if it is time to."""
+        now = time.monotonic()
+        if self._last is None:
+            self._last = now
+        if now - self._last >= self._every:
+            self._last = now
+            notice(text())
+
+
+@contextmanager
+def progress_bar(title: str, status: Callable[[], Status]) -> Iterator[Callable[[], None]]:
+    """Show how far the work is whenever the function that this gives is called.
+
+    `status` is asked at every call on a terminal, and otherwise once per line, about every 10 s.
+    """
+    began = time.monotonic()
+
+    def text(now: Status) -> str:
+        left = now.left
+        if left is None and now.share >= _FIRST_SHARE:
+            left = (time.monotonic() - began) * (1 - now.share) / now.share
+        return now.text if left is None else f"{now.text}, about {duration(left)} left"
+
+    if not sys.stderr.isatty():
+        lines = Lines(LINE_EVERY)
+        yield lambda: lines(lambda: f"{title}: {text(status())}")
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, text="")
+
+        def refresh() -> None:
+            now = status()
+            bar.update(task, completed=now.share, text=text(now))
+
+        yield refresh
+
+
+@contextmanager
+def progress_line(every: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Show what the work is doing: one line that changes on a terminal, plain lines otherwise.
+
+    Plain lines that come within `every` seconds of the last one are left out.
+    """
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with Console(stderr=True).status("…") as line:
+            yield line.update
+    else:
+        lines = Lines(every, at_once=True)
+        yield lambda text: lines(lambda: text)

@@ -1,0 +1,51 @@
+"""The public API: every name loads, is documented, and the types that calls return are public."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+import typing
+
+import pytest
+
+import headcount as hc
+
+FUNCTIONS = [name for name in hc.__all__ if inspect.isfunction(getattr(hc, name))]
+
+
+@pytest.mark.parametrize("name", hc.__all__)
+def test_every_name_loads_and_is_documented(name):
+    found = getattr(hc, name)
+    assert found.__module__.startswith("headcount.")
+    assert inspect.getdoc(found)
+    text = inspect.getdoc(found) or ""
+    assert not (dataclasses.is_dataclass(found) and text.startswith(f"{found.__name__}("))
+
+
+def test_only_public_names_are_shown():
+    assert [name for name in dir(hc) if not name.startswith("__")] == sorted(hc.__all__)
+    assert isinstance(hc.__version__, str)
+    assert not hasattr(hc, "PairCounts")
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, headcount; print(*sorted(name.split('.')[0] for name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert "headcount" in loaded
+    assert not {"torch", "numpy", "pandas", "typer", "rich", "ast"} & set(loaded.split())
+
+
+def classes_in(hint: object) -> set[type]:
+    """The classes that an annotation names, those inside list[…] and … | None included."""
+    if inner := typing.get_args(hint):
+        return set().union(*map(classes_in, inner))
+    return {hint} if isinstance(hint, type) else set()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_call_returns_is_public(name):
+    returned = typing.get_type_hints(getattr(hc, name)).get("return")
+    ours = {one for one in classes_in(returned) if one.__module__.startswith("headcount.")}
+    assert ours <= {getattr(hc, name) for name in hc.__all__}
