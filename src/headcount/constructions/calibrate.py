@@ -29,7 +29,7 @@ from headcount.constructions.template import (
 )
 from headcount.errors import InputError
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
 from headcount.shapes import Float
 from headcount.theory.incoherence import balanced_scale
 
@@ -160,7 +160,7 @@ def _draw(
     threshold: Threshold,
     seed: int,
 ) -> Request:
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    graph = graph_of_degree(items, degree, seed)
     if method == "one-hot":
         table = torch.eye(items)
     elif method == "general-embedding":

@@ -16,7 +16,7 @@ from headcount.analysis.laws import law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
 from headcount.provenance import machine
 from headcount.reproduction.evidence import gather
 from headcount.reproduction.frontier_table import KEY, KNOWN, frontier_table
@@ -111,7 +111,7 @@ def searched(
 
 def _compiled(search: Search, time_limit: float, report: Report) -> dict[str, Any]:
     items, d_model, degree, seed = search
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    graph = graph_of_degree(items, degree, seed)
     bits = log2_graphs(items, graph.edges, family_of(items, graph.edges, degree), degree)
     row: dict[str, Any] = {"bits": bits}
     began = time.monotonic()
