@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headcount.errors import InputError as InputError
     from headcount.errors import NoSolution as NoSolution
     from headcount.problem.contexts import ContextSampler as ContextSampler
-    from headcount.problem.contexts import PairCounts as PairCounts
     from headcount.problem.contexts import labels as labels
     from headcount.problem.edge_list import read_graph as read_graph
     from headcount.problem.edge_list import write_graph as write_graph
@@ -50,7 +49,7 @@ _ROOMS = {
     "compiler.compile": ["compile"],
     "constructions.construct": ["construct"],
     "errors": ["InputError", "NoSolution"],
-    "problem.contexts": ["ContextSampler", "PairCounts", "labels"],
+    "problem.contexts": ["ContextSampler", "labels"],
     "problem.edge_list": ["read_graph", "write_graph"],
     "problem.embeddings": ["binary_embeddings", "gaussian_embeddings", "one_hot_embeddings"],
     "problem.graph": ["Graph"],

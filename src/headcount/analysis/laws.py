@@ -47,13 +47,6 @@ def regular_fit(table: pd.DataFrame) -> LineFit:
     )
 
 
-def diagonal_fit(table: pd.DataFrame, compression: float = 8) -> LineFit:
-    """Fit D_K* against ln m with an intercept along the diagonal m/d_model = λ (Section 6.1, Fig. 4)."""
-    rows = _permutations(table)
-    rows = rows.loc[rows["items"] == compression * rows["d_model"]].dropna(subset=["central"])
-    return fit_line(np.log(_floats(rows, "items")), _floats(rows, "central"), intercept=True)
-
-
 def law(
     table: pd.DataFrame,
     form: Form = "edges·log2(items)/d_model",
@@ -66,7 +59,7 @@ def law(
     """Fit the rows given (one variant) as a law with a 95 % prediction interval, for `plan(law=...)`.
 
     The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two factors of the value,
-    so the interval comes from the ratios of the found values to the law's, not from `LineFit.prediction_interval`,
+    so the interval comes from the ratios of the found values to the law's, not from the line's own prediction interval,
     whose width is nearly the same at all sizes. With b and s the mean and standard deviation of the ratios'
     logarithms, a new ratio lies in exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
     """

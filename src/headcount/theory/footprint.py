@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
-from headcount.errors import InputError
-
-BYTES_PER_PARAMETER = {
-    "float64": 8.0,
-    "float32": 4.0,
-    "float16": 2.0,
-    "bfloat16": 2.0,
-    "float8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5,
-}
+BYTES_PER_PARAMETER = 4  # float32, in which weights are trained and stored
 
 
 @dataclass(frozen=True)
@@ -25,7 +14,7 @@ class Footprint:
     parameters: int  # W_Q, W_K and the threshold
     projection_flops: int  # to form q and k, for each token
     logit_flops: int  # to form one score in every head, for each ordered pair of tokens
-    bytes: int
+    bytes: int  # in float32
 
     def context_flops(self, length: int) -> int:
         """Flops for a context of ℓ tokens: ℓ projections and ℓ² scores."""
@@ -45,9 +34,7 @@ def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
     return d_model * (budget + (budget if key_budget is None else key_budget)) + 1
 
 
-def footprint(
-    d_model: int, budget: int, *, key_budget: int | None = None, dtype: str = "float32"
-) -> Footprint:
+def footprint(d_model: int, budget: int, *, key_budget: int | None = None) -> Footprint:
     """Cost a channel of total key dimension `budget`: 4·d_model·D_K flops a token, 2·D_K a pair (Appendix C).
 
     >>> cost = footprint(d_model=32, budget=64)
@@ -56,14 +43,10 @@ def footprint(
     >>> cost.context_flops(16)
     163840
     """
-    if dtype not in BYTES_PER_PARAMETER:
-        raise InputError(
-            f"dtype = {dtype!r}: not known; choose one of {', '.join(BYTES_PER_PARAMETER)}"
-        )
     count = parameters(d_model, budget, key_budget)
     return Footprint(
         parameters=count,
         projection_flops=2 * (count - 1),
         logit_flops=2 * budget,
-        bytes=ceil(count * BYTES_PER_PARAMETER[dtype]),
+        bytes=count * BYTES_PER_PARAMETER,
     )

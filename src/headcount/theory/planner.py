@@ -77,7 +77,6 @@ def plan(
     bits_per_parameter: float = 8,
     margin: float | None = None,
     law: TrainedLaw | None = None,
-    dtype: str = "float32",
     context_length: int | None = None,
 ) -> Plan:
     """Plan a key–query budget; without `edges` the graph is a permutation of the items.
@@ -102,7 +101,7 @@ def plan(
     bits = log2_graphs(items, edges, family, max_degree)
 
     def row(kind, name, budget, sure, reason, heads=None, key_dim=None, interval=None) -> Row:
-        cost = footprint(d_model, budget, dtype=dtype)
+        cost = footprint(d_model, budget)
         whole = None if context_length is None else cost.context_flops(context_length)
         costs = (
             cost.parameters,

@@ -193,24 +193,6 @@ def binary_embedding(items: int, d_model: int, *, constant: float | None = None)
     )
 
 
-def general_graph(
-    items: int, edges: int, d_model: int, max_degree: int, *, constant: float | None = None
-) -> UpperBound:
-    """Construction IV: h = ⌈m'/d_model⌉ + Δ, d_k = C·ln m, for any graph (Lemma B.8, Theorem B.9).
-
-    >>> general_graph(256, 1024, 32, max_degree=10).heads
-    42
-    """
-    check_sizes(items, edges, d_model)
-    check_degree(items, edges, max_degree)
-    width, origin = _width("general-graph", constant, log(items))
-    condition, met = _wide_enough("general-graph", items, d_model)
-    heads = ceil(edges / d_model) + max_degree
-    return UpperBound(
-        "general-graph", heads, width, "Theorem B.9", _degree(max_degree), condition, met, origin
-    )
-
-
 def bounded_skew(
     items: int,
     edges: int,
@@ -354,7 +336,7 @@ def best_upper_bound(
     """Choose the construction that applies and needs the least; None where the paper has none (softmax).
 
     Without a maximum degree the graph is taken to be as even as can be, Δ = ⌈m'/m⌉. General graphs are packed
-    evenly (`bounded_skew`), which never takes more heads than Theorem B.9's sum (`general_graph`).
+    evenly (`bounded_skew`), which never takes more heads than Theorem B.9's ⌈m'/d_model⌉ + Δ.
 
     >>> best_upper_bound(256, None, 32).reference, best_upper_bound(256, None, 256).reference
     ('Theorem 4.1', 'Theorem B.1')
