@@ -13,7 +13,7 @@ from tests.strategies import graphs
 
 
 def assert_matchings(graph, matchings):
-    """Every matching has distinct sources and distinct targets, and together they are the edge set, once each."""
+    """Every matching has distinct sources and targets; together they are the edge set, once each."""
     for matching in matchings:
         assert np.unique(matching.sources).size == matching.sources.size == matching.targets.size
         assert np.unique(matching.targets).size == matching.targets.size
