@@ -205,39 +205,42 @@ def _balance(
     pairs: list[tuple[int, int]],
     sizes: Int[np.ndarray, " heads"],
 ) -> None:
-    """For each pair (larger, smaller) of classes, exchange colours along alternating paths until they are even.
+    """Make each pair (larger, smaller) of classes even by exchanging colours along paths, in place.
 
-    The union of two matchings is made of paths and cycles. A path with one more edge of the larger
-    class moves one edge net; there are at least as many such paths as the difference in size.
+    The union of two matchings is made of alternating paths and cycles. A path with one more edge of
+    the larger class moves one edge net; there are at least as many such paths as the difference in
+    size.
     """
-    pair_of = np.full(sizes.size, -1)
+    pair_of, other = np.full(sizes.size, -1), np.arange(sizes.size)
+    larger = np.zeros(sizes.size, dtype=bool)
     for number, (a, b) in enumerate(pairs):
         pair_of[a] = pair_of[b] = number
-    larger = np.zeros(sizes.size, dtype=bool)
-    larger[[a for a, _ in pairs]] = True
+        other[a], other[b], larger[a] = b, a, True
     edges = np.flatnonzero(pair_of[colors] >= 0)
-    base = 2 * graph.items * pair_of[colors[edges]]
+    path = _alternating_paths(graph, edges, pair_of[colors[edges]])
+    signs = np.where(larger[colors[edges]], 1, -1)
+    surplus = np.bincount(path, weights=signs).round().astype(np.int64)
+    owner = np.zeros(surplus.size, dtype=np.int64)
+    owner[path] = pair_of[colors[edges]]
+    movable = np.flatnonzero(surplus == 1)
+    movable = movable[np.argsort(owner[movable], kind="stable")]
+    # `rank` is a path's place among those of its pair: the first (difference/2) of them are flipped.
+    rank = np.arange(movable.size) - np.searchsorted(owner[movable], owner[movable])
+    wanted = np.array([(sizes[a] - sizes[b]) // 2 for a, b in pairs])
+    flipped = np.zeros(surplus.size, dtype=bool)
+    flipped[movable[rank < wanted[owner[movable]]]] = True
+    change = edges[flipped[path]]
+    colors[change] = other[colors[change]]
+
+
+def _alternating_paths(
+    graph: Graph, edges: Int[np.ndarray, " n"], pair: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
+    """The number of the path or cycle of each edge, in the union of its pair's two classes."""
+    base = 2 * graph.items * pair  # vertices of different pairs are different
     ends = np.stack([base + graph.sources[edges], base + graph.items + graph.targets[edges]])
     vertices, compact = np.unique(ends, return_inverse=True)
     compact = compact.reshape(2, -1)
     n = vertices.size
     links = csr_array((np.ones(edges.size, dtype=np.int8), (compact[0], compact[1])), shape=(n, n))
-    path = connected_components(links, directed=False)[1][compact[0]]
-    surplus = (
-        np.bincount(path, weights=np.where(larger[colors[edges]], 1, -1)).round().astype(np.int64)
-    )
-    owner = np.zeros(surplus.size, dtype=np.int64)
-    owner[path] = pair_of[colors[edges]]
-    movable = np.flatnonzero(surplus == 1)
-    movable = movable[np.argsort(owner[movable], kind="stable")]
-    rank = np.arange(movable.size) - np.searchsorted(
-        owner[movable], owner[movable]
-    )  # place among its pair's paths
-    wanted = np.array([(sizes[a] - sizes[b]) // 2 for a, b in pairs])
-    flipped = np.zeros(surplus.size, dtype=bool)
-    flipped[movable[rank < wanted[owner[movable]]]] = True
-    other = np.arange(sizes.size)
-    for a, b in pairs:
-        other[a], other[b] = b, a
-    change = edges[flipped[path]]
-    colors[change] = other[colors[change]]
+    return connected_components(links, directed=False)[1][compact[0]]

@@ -59,8 +59,8 @@ def _unmet(
         spread = float((norms.max() - norms.min()) / (norms.max() + norms.min()))
         if spread > 0.1:
             yield f"diagonal stability, a small ε_d: the row norms give {spread:.2g}"
-    # Where π(i) = i the leakages δ_i(π⁻¹(a)) and δ_i(a) in N₃ are equal, not independent: their
-    # products add up to a share of about (fixed points in the block)/d_model of the signal.
+    # Where π(a) = a the leakages δ_i(π⁻¹(a)) and δ_i(a) in N₃ of (i, i) are equal, not independent:
+    # their products add up to about (fixed points in the block)/d_model of the signal.
     fixed = np.bincount(np.arange(items) * heads // items, weights=_fixed(graph))
     if method != "general-graph" and fixed.max() > d_model / 4:
         yield (
