@@ -33,7 +33,7 @@ def color_edges(graph: Graph) -> Int[np.ndarray, " edges"]:
         return np.empty(0, dtype=np.int64)
     left, right, side = _regularised(graph, degree)
     colors = np.zeros(left.size, dtype=np.int64)
-    # Edges without their final colour; until then `colors` holds the first colour of their subgraph.
+    # Edges without their final colour: `colors` holds the first colour of their subgraph.
     active = np.arange(left.size)
     parts = np.zeros(left.size, dtype=np.int64)
     while degree > 1:
@@ -224,7 +224,7 @@ def _balance(
     owner[path] = pair_of[colors[edges]]
     movable = np.flatnonzero(surplus == 1)
     movable = movable[np.argsort(owner[movable], kind="stable")]
-    # `rank` is a path's place among those of its pair: the first (difference/2) of them are flipped.
+    # `rank`: a path's place among those of its pair. The first (difference/2) are flipped.
     rank = np.arange(movable.size) - np.searchsorted(owner[movable], owner[movable])
     wanted = np.array([(sizes[a] - sizes[b]) // 2 for a, b in pairs])
     flipped = np.zeros(surplus.size, dtype=bool)

@@ -30,7 +30,7 @@ def warn_unmet(
     heads: int,
     context_length: int | None = None,
 ) -> None:
-    """Warn of every precondition of the construction's theorem that fails and voids its guarantee."""
+    """Warn of every precondition of the theorem that fails: its guarantee is then void."""
     for condition in _unmet(method, graph, table, key_dim, heads, context_length):
         warnings.warn(
             f"{_THEOREMS[method]} asks for {condition}", PreconditionWarning, stacklevel=3
