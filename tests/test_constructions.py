@@ -36,7 +36,7 @@ from headcount.constructions.packing import pack
 from headcount.constructions.request import default_context_length, midpoint
 from headcount.constructions.template import Signatures
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.theory.upper_bounds import constants
+from headcount.theory.constants import constants
 
 
 def literal_templates(table, matchings, w):
@@ -152,7 +152,7 @@ def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse
 
 
 def test_softmax_weights_hold_on_contexts_that_the_search_never_saw():
-    """One head owns every item, contexts are half as long as the vocabulary: many targets are absent."""
+    """One head owns every item, contexts hold half the vocabulary: many targets are absent."""
     graph, table = permutation_graph(128), gaussian_embeddings(128, 128)
     weights = construct(graph, table, "softmax", inverse="pinv", heads=1)
     length = int(weights.notes["context_length"])

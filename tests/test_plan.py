@@ -18,6 +18,7 @@ from headcount.errors import InputError
 from headcount.theory import upper_bounds as upper
 from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
 from headcount.theory.capacity import capacity
+from headcount.theory.constants import constants
 from headcount.theory.laws import (
     BUDGET,
     BUDGET_REGULAR,
@@ -30,6 +31,12 @@ from headcount.theory.laws import (
     own_law,
 )
 from headcount.theory.planner import family_of, plan, trained_split
+from headcount.theory.single_head import (
+    single_head,
+    softmax_advantage,
+    softmax_single_head,
+    softmax_width,
+)
 
 GRID = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
 GRID += [(128, 16), (1024, 128), (2048, 256), (4096, 512), (1024, 32)]
@@ -48,16 +55,16 @@ def test_constructions_by_hand():
     )  # Eq. (33) fails: one colour a degree
     assert upper.softmax(100, 30, constant=1).key_dim == 22  # ⌈4.605²⌉
     assert upper.gaussian_embedding(100, 30, constant=2).heads == upper.compressive(100, 30).heads
-    assert upper.single_head(100, 30, constant=1).key_dim == 52  # ⌈(100/30)²·4.605⌉
-    assert upper.softmax_advantage(100, 10) == pytest.approx(10 / math.log(100))
+    assert single_head(100, 30, constant=1).key_dim == 52  # ⌈(100/30)²·4.605⌉
+    assert softmax_advantage(100, 10) == pytest.approx(10 / math.log(100))
 
 
 def test_softmax_width_is_the_larger_of_floor_and_leakage():
-    floor = upper.softmax_width(1000, 64, block=64, context_length=1000, floor=1, leakage=1)
+    floor = softmax_width(1000, 64, block=64, context_length=1000, floor=1, leakage=1)
     assert floor == math.ceil(math.log(1000) ** 2)
-    leaky = upper.softmax_width(1000, 64, block=1000, context_length=16, floor=1, leakage=1)
+    leaky = softmax_width(1000, 64, block=1000, context_length=16, floor=1, leakage=1)
     assert leaky == math.ceil((1000 / 64) ** 2 * math.log(1000))
-    single = upper.softmax_single_head(1000, 64, floor=1, leakage=1)
+    single = softmax_single_head(1000, 64, floor=1, leakage=1)
     assert (single.budget, single.sure) == (
         leaky,
         False,
@@ -73,14 +80,14 @@ def test_constants_name_their_source():
         "single-head",
         "one-hot",
     ):
-        constant = upper.constants()[name]
+        constant = constants()[name]
         assert constant.C > 0
         assert constant.source
 
 
 def test_one_hot_constant_is_proved():
     """Hoeffding: C(m, 2) pairs of signatures, each at d_k/2 or more with probability at most exp(−d_k/8)."""
-    assert upper.constants()["one-hot"].source.startswith("proved")
+    assert constants()["one-hot"].source.startswith("proved")
     for items in (2, 10, 1000, 10**6):
         width = upper.one_hot(items).key_dim
         assert math.comb(items, 2) * math.exp(-width / 8) < 1 / 2
@@ -648,7 +655,7 @@ def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets():
         (["plan", "--hf-config", "absent.json"], "no such file"),
         (
             ["bounds", "--items", "8", "--d-model", "4", "--variant", "mean"],
-            "choose one of max, sum, softmax",
+            "choose one of max, softmax, sum",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.errors import PreconditionWarning
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
-from headcount.theory.upper_bounds import constants
+from headcount.theory.constants import constants
 
 _THEOREMS = {
     "compressive": "Theorem 4.1",

@@ -11,7 +11,7 @@ from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
 from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
 from headcount.theory.lower_bounds import check_bits, warren_bits
-from headcount.theory.planner import Variant, law_reason, trained_split
+from headcount.theory.planner import PlannedAggregation, law_reason, trained_split
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
 
@@ -37,7 +37,7 @@ def capacity(
     kv_heads: int | None = None,
     *,
     items: int | None = None,
-    variant: Variant = "max",
+    variant: PlannedAggregation = "max",
     bits_per_parameter: float = 8,
     law: TrainedLaw | None = None,
 ) -> list[Holding]:
@@ -101,7 +101,9 @@ def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> t
     return most, 0
 
 
-def _constructed(d_model: int, budget: int, items: int | None, variant: Variant) -> Holding:
+def _constructed(
+    d_model: int, budget: int, items: int | None, variant: PlannedAggregation
+) -> Holding:
     """What the least construction holds whose condition is met; where none holds anything, the least of all."""
 
     def choices(m: int, edges: int) -> list[UpperBound]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import parameters
 
-Aggregation = Literal["max", "sum", "softmax"]
 _ROUNDING = 1e-12  # bits are shaved by this share, so that rounding never excludes a budget
 
 

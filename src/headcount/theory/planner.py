@@ -25,7 +25,7 @@ from headcount.theory.laws import (
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
-Variant = Literal["max", "softmax"]
+PlannedAggregation = Literal["max", "softmax"]  # those for which laws of training are known
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Plan:
     items: int
     edges: int
     d_model: int
-    variant: Variant
+    variant: PlannedAggregation
     family: Family
     max_degree: int | None
     bits: float
@@ -72,7 +72,7 @@ def plan(
     edges: int | None = None,
     *,
     d_model: int,
-    variant: Variant = "max",
+    variant: PlannedAggregation = "max",
     max_degree: int | None = None,
     bits_per_parameter: float = 8,
     margin: float | None = None,
@@ -213,7 +213,7 @@ def _fits_of_the_paper(items: int, edges: int, d_model: int) -> list[TrainedLaw]
     return [BUDGET, BUDGET_WIDE] if d_model > 16 else [BUDGET]
 
 
-def law_reason(law: TrainedLaw, variant: Variant) -> str:
+def law_reason(law: TrainedLaw, variant: PlannedAggregation) -> str:
     caveat = "; fitted for max, and softmax needs more (Fig. 5)" if variant == "softmax" else ""
     return f"{law.source}{caveat}."
 
@@ -239,7 +239,7 @@ def _construction_reason(
     return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
 
 
-def _advice(rows: list[Row], variant: Variant, sparse: bool) -> str:
+def _advice(rows: list[Row], variant: PlannedAggregation, sparse: bool) -> str:
     floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
     trained = next(row for row in rows if row.kind == "trained law")
     heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"
