@@ -16,7 +16,7 @@ from scipy import stats
 from headcount import plan
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.fits import fit_line
-from headcount.analysis.laws import budget_fit, feature, heads_fit, law, regular_fit
+from headcount.analysis.laws import budget_fit, feature, fit_law, heads_fit, regular_fit
 from headcount.analysis.thresholds import (
     heads_interval,
     paired_p,
@@ -436,7 +436,7 @@ def test_law_has_the_fit_and_an_interval_of_log_ratios():
         point: max(1, round(1.2 * point[0] * log(point[0]) / point[1])) + 1 for point in BASE
     }
     table = table_of({point: (budget, 1) for point, budget in budgets.items()})
-    fitted = law(table)
+    fitted = fit_law(table)
     fit = budget_fit(table)
     assert (fitted.slope, fitted.r_squared) == (fit.slope, fit.r_squared)
     ratios = [log(budget / fitted(m, m, d)) for (m, d), budget in budgets.items()]
@@ -453,14 +453,14 @@ def test_law_has_the_fit_and_an_interval_of_log_ratios():
 
 def test_law_of_heads_and_refusals():
     table = table_of({(m, d): (1, max(1, round(1.65 * m / d - 0.4))) for m, d in BASE})
-    fitted = law(
+    fitted = fit_law(
         table, "edges/d_model", quantity="heads", intercept=True, name="ours", source="here"
     )
     assert (fitted.name, fitted.source, fitted.quantity) == ("ours", "here", "heads")
     assert fitted.slope == pytest.approx(1.65, abs=0.02)
     assert fitted.intercept == pytest.approx(-0.4, abs=0.2)
     with pytest.raises(InputError, match="more than one variant"):
-        law(pd.concat([table, table_of({(64, 16): (9, 1)}, variant="softmax")]))
+        fit_law(pd.concat([table, table_of({(64, 16): (9, 1)}, variant="softmax")]))
 
 
 def test_the_interval_of_a_law_covers_new_points():
@@ -473,7 +473,7 @@ def test_the_interval_of_a_law_covers_new_points():
                 for m, d in BASE
             }
         )
-        fitted = law(table)
+        fitted = fit_law(table)
         new = 1000 * 96 * log2(96) / 48 * np.exp(rng.normal(0, 0.2))
         low, high = fitted.interval_at(96, 96, 48) or (0, 0)
         hits += low <= new <= high
@@ -487,7 +487,7 @@ def test_the_measured_laws_are_the_fits_to_the_measured_runs():
     wide = table[(table["d_model"] > 16) | (table["items"] <= 64)]
     regular = found.loc[(found["grid"] == "regular") & (found["degree"] <= 16)]
     for rows, shipped in ((table, MEASURED), (wide, MEASURED_WIDE), (regular, MEASURED_REGULAR)):
-        fit = law(rows)
+        fit = fit_law(rows)
         assert f"over {len(rows)} points" in shipped.source or shipped is MEASURED_REGULAR
         assert fit.slope == pytest.approx(shipped.slope, abs=5e-4)
         assert fit.r_squared == pytest.approx(shipped.r_squared, abs=5e-4)

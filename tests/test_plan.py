@@ -19,6 +19,7 @@ from headcount.theory import upper_bounds as upper
 from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
 from headcount.theory.capacity import capacity
 from headcount.theory.constants import constants
+from headcount.theory.counting import family_of
 from headcount.theory.laws import (
     BUDGET,
     BUDGET_REGULAR,
@@ -29,8 +30,9 @@ from headcount.theory.laws import (
     MEASURED_WIDE,
     TrainedLaw,
     own_law,
+    trained_split,
 )
-from headcount.theory.planner import family_of, plan, trained_split
+from headcount.theory.planner import plan
 from headcount.theory.single_head import (
     single_head,
     softmax_advantage,

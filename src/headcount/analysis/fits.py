@@ -16,8 +16,9 @@ from headcount.errors import InputError
 class LineFit:
     """A line fitted by least squares: y = slope·x + intercept, the intercept 0 and without error where it was left out.
 
-    R² is 1 − SS_res/SS_tot with SS_tot about the mean of y, with and without an intercept, so that the two can be
-    compared; without one it may be negative. (Some packages report 1 − SS_res/Σy² there, which is larger.)
+    R² is 1 − SS_res/SS_tot with SS_tot about the mean of y, with and without an intercept, so that
+    the two can be compared; without one it may be negative. (Some packages report 1 − SS_res/Σy²
+    there, which is larger.)
     """
 
     slope: float

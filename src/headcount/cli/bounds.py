@@ -52,8 +52,8 @@ def bounds(
       headcount bounds --items 512 --d-model 16 --heads 1
       headcount bounds --items 128 --degree 8 --d-model 32 --json
     """
+    from headcount.theory.counting import family_of
     from headcount.theory.lower_bounds import check_heads, heads_bound, lower_bounds
-    from headcount.theory.planner import family_of
     from headcount.theory.single_head import softmax_advantage
 
     if heads is not None:

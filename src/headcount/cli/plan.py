@@ -78,7 +78,7 @@ def plan(
         audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
         common.emit(asdict(audit), True) if as_json else _show_audit(audit)
         return
-    from headcount.theory.planner import PlannedAggregation
+    from headcount.theory.laws import PlannedAggregation
     from headcount.theory.planner import plan as make_plan
 
     items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)

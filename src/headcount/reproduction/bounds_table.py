@@ -13,8 +13,8 @@ from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
+from headcount.theory.counting import family_of
 from headcount.theory.lower_bounds import lower_bounds
-from headcount.theory.planner import family_of
 
 _SPLIT = ("heads", "key_dim", "budget")
 COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)

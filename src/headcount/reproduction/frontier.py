@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from headcount.analysis.laws import law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
@@ -22,10 +21,9 @@ from headcount.reproduction.evidence import gather
 from headcount.reproduction.frontier_table import KEY, KNOWN, frontier_table
 from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED, measured_runs
-from headcount.theory.counting import check_sizes, log2_graphs
+from headcount.theory.counting import check_sizes, family_of, log2_graphs
 from headcount.theory.laws import TrainedLaw
 from headcount.theory.lower_bounds import lower_bounds
-from headcount.theory.planner import family_of
 
 TIME_LIMIT = 20.0  # seconds a search
 _TRAINED = ("base", "regular", "diagonal", "extreme")  # grids with thresholds under max
@@ -205,7 +203,7 @@ def _lower_bound(items: int, d_model: int, degree: int) -> int:
 def compiled_law(table: pd.DataFrame) -> TrainedLaw:
     """The law of compiled permutations: D_K against m log₂ m/d_model, a line through the origin."""
     rows = table.loc[(table["degree"] == 1) & table["budget"].notna()]
-    fit = law(rows.assign(variant="max", central=rows["budget"]), name="compiled")
+    fit = fit_law(rows.assign(variant="max", central=rows["budget"]), name="compiled")
     points = len(rows[["items", "d_model"]].drop_duplicates())
     source = f"Our compiler: {fit.slope:.3f} m log₂ m/d_model over {points} points"
     return TrainedLaw(

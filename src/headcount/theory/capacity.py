@@ -9,9 +9,15 @@ from typing import Literal
 from headcount.errors import InputError
 from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
-from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import (
+    MEASURED,
+    MEASURED_WIDE,
+    PlannedAggregation,
+    TrainedLaw,
+    law_reason,
+    trained_split,
+)
 from headcount.theory.lower_bounds import check_bits, warren_bits
-from headcount.theory.planner import PlannedAggregation, law_reason, trained_split
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
 
@@ -19,7 +25,8 @@ from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_i
 class Holding:
     """How many relations a channel holds by one law; `sense` says which way the law binds.
 
-    A construction that is not `sure`, since its condition fails or its constant is a guess, binds neither way.
+    A construction that is not `sure`, since its condition fails or its constant is a guess, binds
+    neither way.
     """
 
     law: str
@@ -43,11 +50,12 @@ def capacity(
 ) -> list[Holding]:
     """Invert every law: how many relations m' a channel of this size holds.
 
-    With `items` the relations are edges among that many items; without, they are those of a permutation,
-    and the number of items is found too. Heads that share keys (`kv_heads` < `heads`) count in two ways. The
-    bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K = h_kv·d_k: one query head of each
-    group makes a channel whose heads have keys of their own, and the other queries are left out. The trained
-    law is inverted after rounding: `trained_split` of what is held fits D_K.
+    With `items` the relations are edges among that many items; without, they are those of a
+    permutation, and the number of items is found too. Heads that share keys (`kv_heads` < `heads`)
+    count in two ways. The bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K =
+    h_kv·d_k: one query head of each group makes a channel whose heads have keys of their own, and
+    the other queries are left out. The trained law is inverted after rounding: `trained_split` of
+    what is held fits D_K.
 
     >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(768, 12, 64)][:3]
     [('bit budget', 'at most', 536492), ('sign patterns', 'at most', 1794449),

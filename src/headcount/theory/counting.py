@@ -46,6 +46,21 @@ def check_degree(items: int, edges: int, max_degree: int) -> None:
         )
 
 
+def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
+    """Name the family whose graphs are counted: m' edges, and degrees up to Δ where it is given.
+
+    >>> family_of(64, 64), family_of(64, 128, max_degree=2)
+    ('permutation', 'regular')
+    >>> family_of(64, 128), family_of(64, 128, max_degree=3)
+    ('graph', 'bounded')
+    """
+    if edges == items and max_degree in (None, 1):
+        return "permutation"
+    if max_degree is None or max_degree >= min(items - 1, edges):
+        return "graph"  # Δ excludes no graph
+    return "regular" if max_degree * items == edges else "bounded"
+
+
 def log2_graphs(
     items: int,
     edges: int | None = None,
@@ -56,21 +71,22 @@ def log2_graphs(
 
     permutation: log2 m!, fixed points allowed. graph: log2 C(m(m−1), m'), no loops (Section 9).
 
-    regular: digraphs with all in- and out-degrees r = m'/m, no loops. Take r disjoint perfect matchings
-    out of K_{m,m} minus its diagonal, one by one. With j−1 of them gone an (m−j)-regular graph is left,
-    and it has at least (m−j)^m · m!/m^m perfect matchings (van der Waerden's bound; Egorychev, Falikman
-    1981). One r-regular graph arises in at most Π_j (j!)^(m/j) orders (Brégman 1973). Hence
+    regular: digraphs with all in- and out-degrees r = m'/m, no loops. Take r disjoint perfect
+    matchings out of K_{m,m} minus its diagonal, one by one. With j−1 of them gone an (m−j)-regular
+    graph is left, and it has at least (m−j)^m · m!/m^m perfect matchings (van der Waerden's bound;
+    Egorychev, Falikman 1981). One r-regular graph arises in at most Π_j (j!)^(m/j) orders (Brégman
+    1973). Hence
 
         log2 (number) ≥ Σ_{j=1}^{r} m·log2(1 − j/m) + log2 m! − (m/j)·log2 j!.
 
     The complement is (m−1−r)-regular, and serves r > (m−1)/2.
 
-    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops. Take m' edges
-    of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m') such choices. Of all R(r)
-    graphs there are R(r)·C(rm, m'), and each choice arises from no more graphs than there are ways to add the
-    N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of the a_i and b_i ends that its vertices lack. Each
-    product is least, L, where its numbers differ by at most one. At r = 1 this gives C(m, m')²·m'!, less the
-    loops. Hence
+    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops.
+    Take m' edges of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m')
+    such choices. Of all R(r) graphs there are R(r)·C(rm, m'), and each choice arises from no more
+    graphs than there are ways to add the N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of
+    the a_i and b_i ends that its vertices lack. Each product is least, L, where its numbers differ
+    by at most one. At r = 1 this gives C(m, m')²·m'!, less the loops. Hence
 
         ln (number) ≥ max_r ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L).
 
