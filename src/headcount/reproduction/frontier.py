@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from headcount.analysis.laws import fit_law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import gaussian_embeddings

@@ -70,10 +70,9 @@ def capacity(
     def counts(held: Callable[[int], float]) -> Callable[[int, int], bool]:
         return lambda m, edges: _log2_family(m, edges, items is None) <= held(m)
 
-    found = [
-        Holding("bit budget", "at most", *_largest(counts(lambda m: bits_per_parameter * reals), items),
-                f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."),
-    ]  # fmt: skip
+    most = _largest(counts(lambda m: bits_per_parameter * reals), items)
+    reason = f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."
+    found = [Holding("bit budget", "at most", *most, reason)]
     if variant == "max":
         most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
         found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
@@ -93,14 +92,22 @@ def _check_channel(d_model: int, heads: int, key_dim: int, groups: int) -> None:
 
 
 def _log2_family(items: int, edges: int, permutations: bool) -> float:
-    """The bits of permutations, or of the graphs with up to `edges` edges, as if constant past the middle."""
+    """The bits of permutations, or of the graphs with `edges` edges.
+
+    The number of graphs falls again past half of all pairs. A channel that holds every graph of the
+    middle is taken to hold more edges too, so the count is kept constant from there.
+    """
     if permutations:
         return log2_graphs(items)
     return log2_graphs(items, min(edges, items * (items - 1) // 2), "graph")
 
 
 def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> tuple[int, int]:
-    """The most that the rounded split of a law holds, to 0.1 %: it is a little above the law, and uneven."""
+    """The most relations whose rounded split fits into the budget, to 0.1 %.
+
+    Rounding up makes the split uneven and a little larger than the law, so bisection finds where to
+    start and a walk downwards the answer.
+    """
     most, edges = _largest(lambda m, edges: law(m, edges, d_model) <= budget, items)
     for held in range(edges, 0 if items else 1, -(edges // 1000 + 1)):
         heads, key_dim = trained_split(items or held, held, d_model, law)
@@ -112,7 +119,10 @@ def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> t
 def _constructed(
     d_model: int, budget: int, items: int | None, variant: PlannedAggregation
 ) -> Holding:
-    """What the least construction holds whose condition is met; where none holds anything, the least of all."""
+    """What the smallest construction holds whose condition is met.
+
+    Where no such construction holds anything, the smallest of all, marked as not sure.
+    """
 
     def choices(m: int, edges: int) -> list[UpperBound]:
         usual = best_upper_bound(m, edges, d_model, aggregation=variant)
@@ -127,9 +137,8 @@ def _constructed(
         found = [choice for choice in fitting(m, edges) if choice.sure]
     else:
         m, edges = _largest(lambda m, edges: bool(fitting(m, edges)), items)
-        found = choices(
-            m, max(edges, 1)
-        )  # never empty: one edge is a partial permutation, which each variant covers
+        # Never empty: one edge is a partial permutation, which each variant covers.
+        found = choices(m, max(edges, 1))
     upper = min(found, key=lambda choice: choice.budget)
     split = f"{upper.heads:,} × {upper.key_dim:,}"
     reason = (
@@ -140,7 +149,9 @@ def _constructed(
 
 
 def _largest(fits: Callable[[int, int], bool], items: int | None) -> tuple[int, int]:
-    """Find the largest (m, m') that fits: m' = m for permutations, or m' on given items; m' = 0 if none.
+    """Find the largest (m, m') that fits: m' = m for permutations, else m' on the given items.
+
+    m' = 0 where nothing fits.
 
     What fits does so up to a point: laws grow with m', and counts cross a channel's bits once.
     """

@@ -1,4 +1,4 @@
-"""How many graphs a family holds: the numerator of every lower bound (Section 9)."""
+"""How many graphs a family holds, which every lower bound counts (Section 9)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def check_degree(items: int, edges: int, max_degree: int) -> None:
     if not edges <= items * max_degree or max_degree > min(items, edges):
         raise InputError(
             f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
-            f"{math.ceil(edges / items)} and {min(items, edges)}; pass the largest in- or out-degree"
+            f"{math.ceil(edges / items)} and {min(items, edges)}; "
+            "pass the largest in- or out-degree"
         )
 
 
@@ -127,12 +128,14 @@ def log2_graphs(
 
 
 def _log_regular(items: int, degree: int) -> float:
+    """The sum of `log2_graphs`, in natural logarithms; of the complement where that is thinner."""
     order = np.arange(1.0, min(degree, items - 1 - degree) + 1)
     matchings = items * np.log1p(-order / items) + math.lgamma(items + 1)
     return max(0.0, float(np.sum(matchings - items / order * gammaln(order + 1))))
 
 
 def _log_bounded(items: int, edges: int, max_degree: int) -> float:
+    """The best of a few r; every r gives a valid bound, so not all need be tried."""
     least = -(-edges // items)
     degrees = {
         least,
@@ -143,18 +146,23 @@ def _log_bounded(items: int, edges: int, max_degree: int) -> float:
 
 
 def _log_parts_of_regular(items: int, edges: int, degree: int) -> float:
+    """ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L) of `log2_graphs`."""
     missing = degree * items - edges
     most = math.lgamma(missing + 1)
     each, rest = divmod(missing, items)
     even = (items - rest) * math.lgamma(each + 1) + rest * math.lgamma(each + 2)
     graphs = _log_regular(items, degree) - most + 2 * even
-    return _log_binomial(degree * items, edges) + max(
-        0.0, graphs - 1e-14 * most
-    )  # less what may be rounding
+    # ln N! is by far the largest term: 1e-14 of it covers the rounding of the difference, so that
+    # the count stays a lower bound.
+    return _log_binomial(degree * items, edges) + max(0.0, graphs - 1e-14 * most)
 
 
 def _log_binomial(total: int, chosen: int) -> float:
-    """ln C(N, k) in Stirling's form: its large terms are positive, so that nothing cancels at N = 10^14."""
+    """ln C(N, k) in Stirling's form.
+
+    Its large terms are positive, so that nothing cancels at N = 10^14, where the difference of
+    three lgamma values would lose all digits.
+    """
     small = min(chosen, total - chosen)
     if small == 0:
         return 0.0

@@ -22,9 +22,10 @@ class Footprint:
 
 
 def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
-    """Count the reals in W_Q, W_K and τ: d_model·(D_Q + D_K) + 1, which is 2·d_model·D_K + 1 (Section 9).
+    """Count the reals in W_Q, W_K and τ: d_model·(D_Q + D_K) + 1 (Section 9).
 
-    `budget` is the query width; `key_budget` differs from it only where heads share keys (GQA, MQA).
+    `budget` is the query width; `key_budget` differs from it only where heads share
+    keys (GQA, MQA). Otherwise the count is 2·d_model·D_K + 1.
 
     >>> parameters(d_model=32, budget=64)
     4097
@@ -35,7 +36,9 @@ def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
 
 
 def footprint(d_model: int, budget: int, *, key_budget: int | None = None) -> Footprint:
-    """Cost a channel of total key dimension `budget`: 4·d_model·D_K flops a token, 2·D_K a pair (Appendix C).
+    """Cost a channel of total key dimension `budget` (Appendix C).
+
+    That is 4·d_model·D_K flops per token and 2·D_K per pair.
 
     >>> cost = footprint(d_model=32, budget=64)
     >>> cost.projection_flops, cost.logit_flops, cost.bytes

@@ -77,7 +77,8 @@ BUDGET_REGULAR = TrainedLaw(
     quantity="budget",
     form="edges·log2(items)/d_model",
     slope=0.46,
-    source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, fitted at (m, d_model) = (128, 32)",
+    source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, "
+    "fitted at (m, d_model) = (128, 32)",
 )
 HEADS = TrainedLaw(
     name="heads",
@@ -127,7 +128,7 @@ COMPILED = TrainedLaw(
 
 
 def own_law(items: int, edges: int, d_model: int) -> TrainedLaw:
-    """Our own law that is nearest to these sizes: regular graphs, and permutations with d_model = 16 apart.
+    """Our own law nearest to these sizes; d_model = 16 with m > 64 has one apart.
 
     >>> own_law(256, 256, 32).slope, own_law(256, 256, 16).slope, own_law(128, 512, 32).slope
     (0.859, 1.106, 0.391)
