@@ -25,16 +25,18 @@ from headcount import (
     verify,
 )
 from headcount.constructions.calibrate import calibrate, wilson
-from headcount.constructions.compressive import compressive
-from headcount.constructions.construct import default_context_length, midpoint
-from headcount.constructions.general_embedding import general_embedding
-from headcount.constructions.general_graph import general_graph
-from headcount.constructions.one_hot import one_hot
+from headcount.constructions.methods import (
+    compressive,
+    general_embedding,
+    general_graph,
+    one_hot,
+    softmax,
+)
 from headcount.constructions.packing import pack
-from headcount.constructions.softmax import softmax
+from headcount.constructions.request import default_context_length, midpoint
 from headcount.constructions.template import Signatures
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.theory.upper_bounds import constants
+from headcount.theory.constants import constants
 
 
 def literal_templates(table, matchings, w):
@@ -86,7 +88,7 @@ def test_algorithm_5_line_by_line(items, edges, d_model, seed):
 def test_algorithm_3_with_bernoulli_signatures():
     graph, table = permutation_graph(64, seed=1), one_hot_embeddings(64)
     signatures = Signatures("bernoulli", 0.25, seed=0)
-    weights = one_hot(graph, table, 400, signatures)
+    weights = one_hot(graph, table, 400, signatures=signatures)
     assert weights.threshold == pytest.approx((0.25 + 0.25**2) / 2 * 400)
     assert torch.equal(weights.keys[0], signatures.draw(64, 400))
     assert torch.equal(weights.queries[0], weights.keys[0][graph.targets.copy()])
@@ -150,7 +152,7 @@ def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse
 
 
 def test_softmax_weights_hold_on_contexts_that_the_search_never_saw():
-    """One head that owns every item, contexts half as long as the vocabulary: targets are often absent."""
+    """One head owns every item, contexts hold half the vocabulary: many targets are absent."""
     graph, table = permutation_graph(128), gaussian_embeddings(128, 128)
     weights = construct(graph, table, "softmax", inverse="pinv", heads=1)
     length = int(weights.notes["context_length"])
@@ -265,9 +267,8 @@ def test_every_precondition_is_warned_about_by_name():
     )
     wide = gaussian_embeddings(32, 400)
     assert unmet(uniform, wide, key_dim=2000) == ""
-    assert (
-        unmet(uniform, table, key_dim=5, inverse="pinv") == ""
-    )  # no theorem covers it, so none is named
+    # No theorem covers pseudo-inverses, so none is named.
+    assert unmet(uniform, table, key_dim=5, inverse="pinv") == ""
 
 
 def test_the_midpoint_has_the_largest_margin():
@@ -340,7 +341,7 @@ def test_softmax_weights_are_construction_ii_read_by_softmax():
             ),
             "context length 0",
         ),
-        (lambda: Signatures("bernoulli", 5.0), "no probability"),
+        (lambda: Signatures("bernoulli", 5.0), "must lie between 0 and 1"),
         (
             lambda: construct(random_graph(5, 7), 2 * gaussian_embeddings(5, 4)),
             "row . has 2; use inverse pinv",
@@ -385,7 +386,7 @@ def test_calibration_counts_what_verify_says():
         wins = 0
         for trial in range(8):
             graph, table = permutation_graph(32, 3 + trial), one_hot_embeddings(32)
-            weights = one_hot(graph, table, int(row.key_dim), Signatures(seed=3 + trial))
+            weights = one_hot(graph, table, int(row.key_dim), signatures=Signatures(seed=3 + trial))
             wins += verify(weights, graph, table).exact
         assert wins == row.successes
         assert (row.low, row.high) == wilson(wins, 8)

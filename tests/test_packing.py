@@ -13,7 +13,7 @@ from tests.strategies import graphs
 
 
 def assert_matchings(graph, matchings):
-    """Every matching has distinct sources and distinct targets, and together they are the edge set, once each."""
+    """Matchings have distinct sources and targets; together they are the edges, once each."""
     for matching in matchings:
         assert np.unique(matching.sources).size == matching.sources.size == matching.targets.size
         assert np.unique(matching.targets).size == matching.targets.size
@@ -37,9 +37,8 @@ def test_lemma_b8(graph, block):
     assert colors.size == graph.edges
     if graph.edges:
         assert colors.min() >= 0
-        assert (
-            colors.max() < graph.max_degree
-        )  # exactly Δ colours: a vertex of degree Δ needs them all
+        # Exactly Δ colours: a vertex of degree Δ needs them all.
+        assert colors.max() < graph.max_degree
     matchings = pack(graph, block)
     assert_matchings(graph, matchings)
     assert all(1 <= matching.sources.size <= block for matching in matchings)

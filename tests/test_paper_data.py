@@ -260,10 +260,8 @@ def test_the_laws_of_the_planner_are_the_papers():
     assert HEADS.r_squared == value["law.heads.r2"]
 
 
-def test_numbers_frame_and_lookup():
-    frame = paper.numbers_frame()
-    assert len(frame) == len(paper.numbers())
-    assert frame.set_index("id").loc["law.heads.intercept", "value"] == -6.64
+def test_numbers_and_grids_are_found_by_name():
+    assert paper.number("law.heads.intercept").value == -6.64
     assert dict(paper.number("fig-11.plateau.4").at) == {"items": 128, "d_model": 32, "degree": 4}
     with pytest.raises(InputError, match=r"did you mean 'law.budget.slope'"):
         paper.number("law.budget.slop")

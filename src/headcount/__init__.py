@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from headcount.analysis.curves import curves as curves
     from headcount.analysis.thresholds import thresholds as thresholds
     from headcount.analysis.thresholds import Threshold as Threshold
-    from headcount.analysis.laws import law as fit_law  # noqa: F401
+    from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
     # The paper's experiments

@@ -1,7 +1,8 @@
 """F1–D_K curves: means over seeds and their 95 % t-intervals (Appendix A.2, "Display CIs for F1 curves").
 
-The frame of runs has one row a run and the columns of `COLUMNS`; further columns are ignored. Functions here take
-the runs of one protocol: the same seed twice at one configuration is an error, not an average.
+The frame of runs has one row a run and the columns of `COLUMNS`; further columns are ignored.
+Functions here take the runs of one protocol: the same seed twice at one configuration is an error,
+not an average.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ CONFIDENCE = 0.95
 def curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean test metric of every (point, heads, budget), with its interval mean ± t_{0.975, n−1}·s/√n.
 
-    One row each, in order, with `mean`, `low`, `high` (NaN for one seed), `runs` and `diverged` (how many did).
-    A diverged run recovers nothing: it counts as F1 = 0. Mean squared error has no such worst value, so a diverged
-    run of the `value` variant is left out of the mean, and is counted in `diverged` alone.
+    One row each, in order, with `mean`, `low`, `high` (NaN for one seed), `runs` and `diverged`
+    (how many did). A diverged run recovers nothing: it counts as F1 = 0. Mean squared error has no
+    such worst value, so a diverged run of the `value` variant is left out of the mean, and is
+    counted in `diverged` alone.
     """
     table = checked_runs(frame)
     # Sums are taken about the first seed's score: seeds that agree have exactly that mean, and no spread.

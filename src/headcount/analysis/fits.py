@@ -1,4 +1,4 @@
-"""Least-squares lines with R², confidence intervals and prediction intervals."""
+"""Least-squares lines with R² and confidence intervals."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from headcount.errors import InputError
 class LineFit:
     """A line fitted by least squares: y = slope·x + intercept, the intercept 0 and without error where it was left out.
 
-    R² is 1 − SS_res/SS_tot with SS_tot about the mean of y, with and without an intercept, so that the two can be
-    compared; without one it may be negative. (Some packages report 1 − SS_res/Σy² there, which is larger.)
+    R² is 1 − SS_res/SS_tot with SS_tot about the mean of y, with and without an intercept, so that
+    the two can be compared; without one it may be negative. (Some packages report 1 − SS_res/Σy²
+    there, which is larger.)
     """
 
     slope: float
@@ -28,9 +29,6 @@ class LineFit:
     points: int
     freedom: int  # points − parameters
     spread: float  # residual standard deviation, √(SS_res/freedom)
-    center: float  # mean of x, 0 without intercept
-    x_squares: float  # Σ(x − center)²
-    with_intercept: bool
 
     def __call__(self, x: float) -> float:
         return self.slope * x + self.intercept
@@ -42,17 +40,6 @@ class LineFit:
     def intercept_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Give the confidence interval of the intercept; (0, 0) where it was left out."""
         return self._around(self.intercept, self.intercept_error, confidence)
-
-    def mean_interval(self, x: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Give the confidence interval of the line's height at x."""
-        return self._around(self(x), self.spread * sqrt(self._leverage(x)), confidence)
-
-    def prediction_interval(self, x: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Give the interval in which a new y at x falls: ŷ ± t·s·√(1 + leverage)."""
-        return self._around(self(x), self.spread * sqrt(1 + self._leverage(x)), confidence)
-
-    def _leverage(self, x: float) -> float:
-        return self.with_intercept / self.points + (x - self.center) ** 2 / self.x_squares
 
     def _around(self, value: float, error: float, confidence: float) -> tuple[float, float]:
         half = float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * error
@@ -98,7 +85,4 @@ def fit_line(
         points=len(xs),
         freedom=freedom,
         spread=spread,
-        center=center,
-        x_squares=x_squares,
-        with_intercept=intercept,
     )

@@ -1,7 +1,7 @@
 """The paper's fits on a frame of thresholds, and a fit as a law that `plan` can use (Section 6.1, Appendix A.3).
 
-Every function takes what `thresholds` returns; the caller chooses the points. Rows where no tested budget passed are
-left out (`points` of the fit says how many were used).
+Every function takes what `thresholds` returns; the caller chooses the points. Rows where no tested
+budget passed are left out (`points` of the fit says how many were used).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Floats = Float[np.ndarray, "rows"]
 def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:
     """Fit D_K* against m log₂ m/d_model through the origin (Section 6.1, Fig. 3) on the permutations of `max`.
 
-    With `wide`, without the points d_model = 16, m > 64, which miss the precondition d_model ≳ c₀ ln m.
+    With `wide`, without the points d_model = 16, m > 64, which miss the precondition d_model ≳ c₀
+    ln m.
     """
     rows = _permutations(table)
     if wide:
@@ -47,14 +48,7 @@ def regular_fit(table: pd.DataFrame) -> LineFit:
     )
 
 
-def diagonal_fit(table: pd.DataFrame, compression: float = 8) -> LineFit:
-    """Fit D_K* against ln m with an intercept along the diagonal m/d_model = λ (Section 6.1, Fig. 4)."""
-    rows = _permutations(table)
-    rows = rows.loc[rows["items"] == compression * rows["d_model"]].dropna(subset=["central"])
-    return fit_line(np.log(_floats(rows, "items")), _floats(rows, "central"), intercept=True)
-
-
-def law(
+def fit_law(
     table: pd.DataFrame,
     form: Form = "edges·log2(items)/d_model",
     *,
@@ -65,10 +59,11 @@ def law(
 ) -> TrainedLaw:
     """Fit the rows given (one variant) as a law with a 95 % prediction interval, for `plan(law=...)`.
 
-    The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two factors of the value,
-    so the interval comes from the ratios of the found values to the law's, not from `LineFit.prediction_interval`,
-    whose width is nearly the same at all sizes. With b and s the mean and standard deviation of the ratios'
-    logarithms, a new ratio lies in exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
+    The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two
+    factors of the value, so the interval comes from the ratios of the found values to the law's,
+    not from the line's own prediction interval, whose width is nearly the same at all sizes. With b
+    and s the mean and standard deviation of the ratios' logarithms, a new ratio lies in exp(b ±
+    t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
     """
     if len(set(table["variant"])) > 1:
         raise InputError(

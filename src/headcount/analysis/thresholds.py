@@ -32,9 +32,10 @@ WHOLE_NUMBERS = [
 class Threshold:
     """The smallest passing budget of one point; None where no tested budget passes.
 
-    `central` is D_K*: the smallest budget whose mean F1 reaches the level for some head count. `conservative` asks
-    it of the interval's low end, `optimistic` of its high end. `heads`, `key_dim` and `mean` are h*, d_k* and the
-    mean F1 there; `heads_low` … `heads_high` are the head counts that A.2 cannot tell from h*.
+    `central` is D_K*: the smallest budget whose mean F1 reaches the level for some head count.
+    `conservative` asks it of the interval's low end, `optimistic` of its high end. `heads`,
+    `key_dim` and `mean` are h*, d_k* and the mean F1 there; `heads_low` … `heads_high` are the head
+    counts that A.2 cannot tell from h*.
     """
 
     variant: str
@@ -96,11 +97,12 @@ def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
 def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, int]:
     """Give the lowest and the highest head count not told from h* = `heads` at D_K* = `budget`, for one point's runs.
 
-    The pool: head counts with a tested budget within 10 % of D_K*. The paper does not say which entry stands for a
-    head count that has several; here the one nearest D_K* (of two equally near, the one with the larger mean F1),
-    so that like budgets are compared and no count is dropped because a larger budget of its own is better. Each is
-    compared to h* by a paired two-sided t-test on the F1 of the common seeds and is kept where p > 0.05. One with
-    fewer than two common seeds cannot be tested and is not kept.
+    The pool: head counts with a tested budget within 10 % of D_K*. The paper does not say which
+    entry stands for a head count that has several; here the one nearest D_K* (of two equally near,
+    the one with the larger mean F1), so that like budgets are compared and no count is dropped
+    because a larger budget of its own is better. Each is compared to h* by a paired two-sided
+    t-test on the F1 of the common seeds and is kept where p > 0.05. One with fewer than two common
+    seeds cannot be tested and is not kept.
     """
     scores: dict[tuple[int, int], dict[int, float]] = {}
     for count, tried, seed, score in _rows(_f1_runs(frame), "heads", "budget", "seed", "score"):
@@ -165,8 +167,9 @@ def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
 def _three_budgets(entries: list[_Entry], level: float) -> dict[str, Any]:
     """Give the smallest budgets that pass by mean, by high end and by low end.
 
-    The high end is never below the mean, so an entry of one seed, whose ends are unknown, is plausible if its mean
-    passes: optimistic ≤ central ≤ conservative, whatever the numbers of seeds.
+    The high end is never below the mean, so an entry of one seed, whose ends are unknown, is
+    plausible if its mean passes: optimistic ≤ central ≤ conservative, whatever the numbers of
+    seeds.
     """
     return {
         "central": _smallest(entry for entry in entries if entry.mean >= level),

@@ -6,15 +6,14 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
+from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
 from headcount.shapes import Bool, Float
-
-Aggregation = Literal["max", "softmax", "sum"]
 
 
 @dataclass(frozen=True, eq=False)

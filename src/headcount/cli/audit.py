@@ -136,9 +136,7 @@ def _measure_noise(items: int, d_model: int, heads: int, key_dim: int, seed: int
 
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)
-    found = verify(
-        fill(table, matchings, signatures, key_dim, inverter("transpose"), notes={}), graph, table
-    )
+    found = verify(fill(table, matchings, signatures, key_dim, inverter("transpose")), graph, table)
     blocks = [(part.sources, part.targets) for part in matchings]
     block = max(len(part.sources) for part in matchings)
     summary = noise_summary(table, blocks, signatures.draw(items, key_dim)).set_index("part")

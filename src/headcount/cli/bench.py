@@ -95,10 +95,10 @@ def contexts(
     import torch
 
     from headcount.problem.contexts import ContextSampler
-    from headcount.problem.makers import permutation_graph, regular_graph
+    from headcount.problem.makers import graph_of_degree
 
     torch.set_num_threads(1)
-    graph = permutation_graph(items) if degree == 1 else regular_graph(items, degree)
+    graph = graph_of_degree(items, degree)
     sampler = ContextSampler(graph, length)
     (seconds,) = _medians([lambda: sampler.draw(count, seed=0)], repeats)
     result = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from headcount.attention.aggregation import Aggregation
 from headcount.cli import common
 from headcount.cli.plan import (
     Bits,
@@ -51,14 +52,15 @@ def bounds(
       headcount bounds --items 512 --d-model 16 --heads 1
       headcount bounds --items 128 --degree 8 --d-model 32 --json
     """
-    from headcount.theory.lower_bounds import Aggregation, check_heads, heads_bound, lower_bounds
-    from headcount.theory.planner import family_of
-    from headcount.theory.upper_bounds import softmax_advantage
+    from headcount.theory.counting import family_of
+    from headcount.theory.lower_bounds import check_heads, heads_bound, lower_bounds
+    from headcount.theory.single_head import softmax_advantage
 
     if heads is not None:
         check_heads(heads)
     items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
     family = family_of(items, items if edges is None else edges, max_degree)
+    aggregation = cast(Aggregation, one_of("--variant", variant, get_args(Aggregation)))
     lower = lower_bounds(
         items,
         edges,
@@ -68,9 +70,9 @@ def bounds(
         heads=heads,
         bits_per_parameter=bits,
         margin=margin,
-        aggregation=cast(Aggregation, one_of("--variant", variant, get_args(Aggregation))),
+        aggregation=aggregation,
     )
-    upper = _upper_bounds(items, edges, d_model, max_degree, variant)
+    upper = _upper_bounds(items, edges, d_model, max_degree, aggregation)
     result = {
         "items": items,
         "edges": edges or items,
@@ -99,7 +101,7 @@ def bounds(
 
 
 def _upper_bounds(
-    items: int, edges: int | None, d_model: int, max_degree: int | None, variant: str
+    items: int, edges: int | None, d_model: int, max_degree: int | None, variant: Aggregation
 ) -> list[UpperBound]:
     """The construction that applies, and what stands beside it; sum has no construction but a single head.
 
@@ -107,10 +109,11 @@ def _upper_bounds(
     another budget. Under max, the pseudo-inverse construction too.
     """
     from headcount.theory import upper_bounds as upper
+    from headcount.theory.single_head import single_head, softmax_single_head
 
     if variant == "sum":
         return (
-            [upper.single_head(items, d_model)]
+            [single_head(items, d_model)]
             if edges in (None, items) and max_degree in (None, 1)
             else []
         )
@@ -119,9 +122,9 @@ def _upper_bounds(
     if best is not None and best.name == "compressive":
         tables = upper.gaussian_embedding(items, d_model), upper.binary_embedding(items, d_model)
         found += [bound for bound in tables if bound.budget != best.budget]
-        found.append(upper.single_head(items, d_model))
+        found.append(single_head(items, d_model))
     if best is not None and best.name == "softmax" and edges in (None, items):
-        found.append(upper.softmax_single_head(items, d_model))
+        found.append(softmax_single_head(items, d_model))
     if variant == "max" and d_model < items:
         found.append(
             upper.pseudo_inverse(items, items if edges is None else edges, d_model, max_degree)

@@ -144,7 +144,7 @@ def _build(
 ) -> None:
     from headcount.attention.verification import verify
     from headcount.constructions.construct import construct as run
-    from headcount.constructions.construct import default_context_length
+    from headcount.constructions.request import default_context_length
     from headcount.errors import PreconditionWarning
     from headcount.problem.contexts import ContextSampler
 

@@ -78,7 +78,7 @@ def plan(
         audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
         common.emit(asdict(audit), True) if as_json else _show_audit(audit)
         return
-    from headcount.theory.planner import Variant
+    from headcount.theory.laws import PlannedAggregation
     from headcount.theory.planner import plan as make_plan
 
     items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
@@ -86,7 +86,10 @@ def plan(
         items,
         edges,
         d_model=d_model,
-        variant=cast(Variant, one_of("--variant", variant or "max", get_args(Variant))),
+        variant=cast(
+            PlannedAggregation,
+            one_of("--variant", variant or "max", get_args(PlannedAggregation)),
+        ),
         max_degree=max_degree,
         bits_per_parameter=bits,
         margin=margin,

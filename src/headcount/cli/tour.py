@@ -23,7 +23,7 @@ def tour(
     Example: headcount tour --out results/tour
     """
     from headcount.attention.verification import verify
-    from headcount.constructions.one_hot import one_hot
+    from headcount.constructions.methods import one_hot
     from headcount.problem.edge_list import write_graph
     from headcount.problem.embeddings import one_hot_embeddings
     from headcount.problem.makers import permutation_graph

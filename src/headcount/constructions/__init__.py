@@ -1,1 +1,1 @@
-"""The paper's explicit constructions (Section 4, Section 8, Appendix B), one file each over one template."""
+"""The paper's explicit constructions (Section 4, Section 8, Appendix B) over one template."""

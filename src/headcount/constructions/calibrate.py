@@ -1,9 +1,10 @@
-"""The constants that the theorems leave open, measured: success rates against d_k, and the limit of infinite width.
+"""The constants that the theorems leave open, measured: success rates against d_k.
 
-A trial draws a graph, a Gaussian unit-norm table and signatures, and verifies the construction with the paper's
-heads and threshold. C is d_k/ln m ((ln m)² for softmax) at the smallest d_k at which 95 % of the trials succeed.
-With d_k → ∞ the signatures become orthogonal and only leakage is left; where that limit already fails, no C is
-large enough: that is where d_model ≥ c₀ ln m bites.
+A trial draws a graph, a Gaussian unit-norm table and signatures, and verifies the construction with
+the paper's heads and threshold. C is d_k/ln m ((ln m)² for softmax) at the smallest d_k at which 95
+% of the trials succeed. With d_k → ∞ the signatures become orthogonal and only leakage is left;
+where that limit already fails, no C is large enough: that is where the precondition d_model ≥ c₀ ln
+m binds.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
-from headcount.constructions.construct import Request, Threshold
 from headcount.constructions.packing import pack, pack_evenly
+from headcount.constructions.request import Request, ThresholdRule
 from headcount.constructions.template import (
     Inverse,
     Matching,
@@ -29,7 +30,7 @@ from headcount.constructions.template import (
 )
 from headcount.errors import InputError
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
 from headcount.shapes import Float
 from headcount.theory.incoherence import balanced_scale
 
@@ -39,7 +40,7 @@ _WIDEST = 2048
 
 @dataclass(frozen=True)
 class Calibration:
-    """Success rates of one construction at one size; `rates` has a row for each d_k tried."""
+    """Success rates of one construction at one size; `rates` has one row per d_k tried."""
 
     method: str
     items: int
@@ -72,12 +73,12 @@ def calibrate(
     degree: int = 1,
     heads: int | None = None,
     inverse: Inverse = "transpose",
-    threshold: Threshold = "paper",
+    threshold: ThresholdRule = "paper",
     trials: int = 100,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Calibration:
-    """Measure a construction's success rate: doubling d_k until 95 % succeed, then bisection of that bracket.
+    """Measure a construction's success rate: double d_k until 95 % succeed, then bisect.
 
     Every trial keeps its graph, table and signatures over all d_k. Intervals are Wilson's, 95 %.
     """
@@ -93,36 +94,44 @@ def calibrate(
         for trial in range(trials)
     ]
     limit = None
-    if (
-        method != "softmax"
-    ):  # there, more width also sharpens the heads that own nothing: no limit to speak of
-        limit = sum(
-            request.settled(_without_width(request, heads)) is not None for request in requests
-        )
+    if method != "softmax":  # there, more width also sharpens the heads that own nothing: no limit
+        limit = _successes(requests, lambda request: _without_width(request, heads))
         report(f"infinite width: {limit} of {trials} separate")
-    wins: dict[int, int] = {}
 
-    def passes(key_dim: int) -> bool:
-        wins[key_dim] = sum(
-            request.settled(request.build(key_dim, heads)) is not None for request in requests
-        )
-        report(f"d_k = {key_dim}: {wins[key_dim]} of {trials} succeed")
-        return wins[key_dim] >= _TARGET * trials
+    def successes(key_dim: int) -> int:
+        found = _successes(requests, lambda request: request.build(key_dim, heads))
+        report(f"d_k = {key_dim}: {found} of {trials} succeed")
+        return found
 
-    high = max(2, math.ceil(math.log(items)))
-    while not passes(high) and high < _WIDEST:
-        high = min(2 * high, _WIDEST)
-    low = max((width for width in wins if width < high), default=1)
-    while wins[high] >= _TARGET * trials and high - low > max(1, high // 16):
-        middle = (low + high) // 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
-    built = requests[0].build(2, heads)
+    wins = _successes_by_width(successes, _TARGET * trials, max(2, math.ceil(math.log(items))))
     return Calibration(
-        method, items, requests[0].graph.edges, d_model, built.heads, inverse, trials,
+        method, items, requests[0].graph.edges, d_model,
+        requests[0].build(2, heads).heads, inverse, trials,
         rates=_rates(wins, trials, _growth(method, items)),
         limit=None if limit is None else limit / trials,
         limit_interval=None if limit is None else wilson(limit, trials),
     )  # fmt: skip
+
+
+def _successes(requests: list[Request], build: Callable[[Request], KeyQuery]) -> int:
+    return sum(request.confirmed(build(request)) is not None for request in requests)
+
+
+def _successes_by_width(
+    successes: Callable[[int], int], target: float, first: int
+) -> dict[int, int]:
+    """Successes at every width tried: doubled up to the target, then bisected to about 6 %."""
+    wins = {first: successes(first)}
+    high = first
+    while wins[high] < target and high < _WIDEST:
+        high = min(2 * high, _WIDEST)
+        wins[high] = successes(high)
+    low = max((width for width in wins if width < high), default=1)
+    while wins[high] >= target and high - low > max(1, high // 16):
+        middle = (low + high) // 2
+        wins[middle] = successes(middle)
+        low, high = (low, middle) if wins[middle] >= target else (middle, high)
+    return wins
 
 
 def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
@@ -157,10 +166,11 @@ def _draw(
     d_model: int,
     degree: int,
     inverse: Inverse,
-    threshold: Threshold,
+    threshold: ThresholdRule,
     seed: int,
 ) -> Request:
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    """One trial: a graph, a table of the kind that the construction is for, and signatures."""
+    graph = graph_of_degree(items, degree, seed)
     if method == "one-hot":
         table = torch.eye(items)
     elif method == "general-embedding":
@@ -202,6 +212,4 @@ def _without_width(request: Request, heads: int | None) -> KeyQuery:
 
 def _orthogonal_head(table: Tensor, matching: Matching, inverse: Inverse, scale: float) -> KeyQuery:
     signatures = _Orthogonal(places=tuple(matching.targets.tolist()))
-    return fill(
-        table, [matching], signatures, matching.targets.size, inverter(inverse, scale), notes={}
-    )
+    return fill(table, [matching], signatures, matching.targets.size, inverter(inverse, scale))

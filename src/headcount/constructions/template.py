@@ -1,9 +1,10 @@
-"""The template of every construction: partition → signatures → one-hot-space rows → de-embedding.
+"""The template of every construction: matchings → signatures → one-hot-space rows → de-embedding.
 
-Head k is responsible for a matching M_k with sources V_k and targets T_k = π_k(V_k). In one-hot space its
-templates W'_Q, W'_K hold the signature w_{π_k(i)} in row i ∈ V_k and w_j in row j ∈ T_k, zero elsewhere
-(Alg. 1, lines 7–8). De-embedding multiplies them by an approximate inverse of the embedding (line 9), so only
-the rows of V_k and T_k are ever touched: O(|M_k|·d_model·d_k) a head, linear in m in all.
+Head k is responsible for a matching M_k with sources V_k and targets T_k = π_k(V_k). In one-hot
+space its templates W'_Q, W'_K hold the signature w_{π_k(i)} in row i ∈ V_k and w_j in row j ∈ T_k,
+and zero elsewhere (Alg. 1, lines 7–8). De-embedding multiplies them by an approximate inverse of
+the embedding (line 9), so only the rows of V_k and T_k are ever touched: O(|M_k|·d_model·d_k) per
+head, linear in m over all heads.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.key_query import Aggregation, KeyQuery
+from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Float, Int
 
-UNIT_NORM = 1e-3  # how far from 1 the norm of a row may be
+_SALT = 0x519  # keeps signatures apart from the graph and the table of the same seed
+
 Inverse = Literal["transpose", "pinv"]
 SignatureKind = Literal["rademacher", "bernoulli"]
 
@@ -39,7 +41,8 @@ class Matching:
 class Signatures:
     """i.i.d. rows w_j: Rademacher ±1 entries, or Bernoulli(sparsity) 0/1 entries.
 
-    Column by column from one stream: a wider draw with the same seed begins with the narrower one.
+    They are drawn column by column from one stream, so a wider draw with the same seed begins with
+    the narrower one. A search over widths relies on that.
     """
 
     kind: SignatureKind = "rademacher"
@@ -49,12 +52,12 @@ class Signatures:
     def __post_init__(self) -> None:
         if not 0 < self.sparsity < 1:
             raise InputError(
-                f"sparsity {self.sparsity} is no probability between 0 and 1; choose one, or leave it out"
+                f"sparsity {self.sparsity} must lie between 0 and 1; change it or leave it out"
             )
 
     def draw(self, items: int, key_dim: int) -> Float[Tensor, "items key_dim"]:
-        """W_sig."""
-        rng = generator(self.seed, 0x519)
+        """W_sig (Alg. 1, line 5)."""
+        rng = generator(self.seed, _SALT)
         if self.kind == "rademacher":
             entries = rng.integers(0, 2, size=(key_dim, items), dtype=np.int8) * 2.0 - 1.0
         else:
@@ -62,19 +65,18 @@ class Signatures:
         return torch.from_numpy(np.ascontiguousarray(entries.T)).float()
 
     def threshold(self, key_dim: int) -> float:
-        """τ = d_k/2 (Alg. 1, line 3), or halfway between the means p·d_k and p²·d_k (Alg. 3, line 7)."""
-        return (
-            key_dim / 2
-            if self.kind == "rademacher"
-            else (self.sparsity + self.sparsity**2) / 2 * key_dim
-        )
+        """τ = d_k/2 (Alg. 1, line 3), or halfway between p·d_k and p²·d_k (Alg. 3, line 7)."""
+        if self.kind == "rademacher":
+            return key_dim / 2
+        return (self.sparsity + self.sparsity**2) / 2 * key_dim
 
 
 def inverter(inverse: Inverse, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """How rows [block, d_model] are de-embedded to [d_model, block].
+    """The approximate inverse that maps rows [block, d_model] to [d_model, block].
 
-    `transpose`: the paper's X_inv = Xᵀ/μ (Def. B.4; μ = 1 in Alg. 1). `pinv`: the block's own pseudo-inverse, which
-    leaves no leakage inside a block (δ_{i,s} = 0 for i, s ∈ V_k) and so needs far smaller widths.
+    `transpose`: the paper's X_inv = Xᵀ/μ (Def. B.4; μ = 1 in Alg. 1). `pinv`: the block's own
+    pseudo-inverse, which leaves no leakage inside a block (δ_{i,s} = 0 for i, s ∈ V_k) and so needs
+    far smaller widths.
     """
     if inverse == "transpose":
         return lambda rows: rows.T / scale
@@ -84,10 +86,11 @@ def inverter(inverse: Inverse, scale: float = 1.0) -> Callable[[Tensor], Tensor]
 
 
 def _pseudo_inverse(rows: Float[Tensor, "block d_model"]) -> Float[Tensor, "d_model block"]:
-    """Xᵀ(XXᵀ)⁻¹ by Cholesky where the rows are independent enough for that, else by singular values."""
+    """Xᵀ(XXᵀ)⁻¹ in float64 by Cholesky, or by singular values where the rows are dependent."""
     exact = rows.double()
     if not len(rows):
         return rows.T
+    # Cholesky squares the condition number; the residual says whether enough digits are left.
     factor, failed = torch.linalg.cholesky_ex(exact @ exact.T)
     if not failed:
         found = torch.cholesky_solve(exact, factor).T
@@ -102,50 +105,30 @@ def fill(
     signatures: Signatures,
     key_dim: int,
     invert: Callable[[Tensor], Tensor],
-    *,
-    aggregation: Aggregation = "max",
-    threshold: float | None = None,
-    notes: Mapping[str, str],
+    notes: Mapping[str, str] | None = None,
 ) -> KeyQuery:
-    """Weights of one head a matching."""
+    """Weights with one head per matching, under max with the signatures' threshold."""
     if key_dim < 1:
         raise InputError(f"key_dim {key_dim} leaves no room for a signature; choose at least 1")
-    w = signatures.draw(len(table), key_dim).to(table)
+    w = signatures.draw(len(table), key_dim).to(table)  # Alg. 1, line 5
     queries = table.new_zeros(max(len(matchings), 1), table.shape[1], key_dim)
     keys = torch.zeros_like(queries)
     for k, matching in enumerate(matchings):
         sources, targets = (
             torch.from_numpy(part).to(table.device) for part in (matching.sources, matching.targets)
         )
+        # Lines 7–9 without the zero rows of the templates, which add nothing to the product.
         queries[k] = invert(table[sources]) @ w[targets]
         keys[k] = invert(table[targets]) @ w[targets]
-    tau = signatures.threshold(key_dim) if threshold is None else threshold
-    described = {"signatures": signatures.kind, "seed": str(signatures.seed), **notes}
-    return KeyQuery(queries, keys, tau, aggregation, notes=described)
-
-
-def require_permutation(graph: Graph, method: str) -> None:
-    """Refuse a graph in which some item has not exactly one target and one source."""
-    if not graph.is_permutation:
-        raise InputError(
-            f"the {method} construction needs a permutation graph (one edge out of and into each item); "
-            "use method general-graph"
-        )
-
-
-def require_unit_norm(table: Float[Tensor, "items d_model"], method: str) -> None:
-    """Refuse a table whose rows are not of norm one, which Xᵀ as an inverse takes for granted."""
-    norms = table.double().norm(dim=1)
-    worst = int((norms - 1).abs().argmax())
-    if abs(float(norms[worst]) - 1) > UNIT_NORM:
-        raise InputError(
-            f"the {method} construction with Xᵀ as inverse needs rows of norm 1, row {worst} has "
-            f"{float(norms[worst]):.4g}; use inverse pinv, or normalise the table"
-        )
+    described = {"signatures": signatures.kind, "seed": str(signatures.seed), **(notes or {})}
+    return KeyQuery(queries, keys, signatures.threshold(key_dim), notes=described)
 
 
 def split_sources(graph: Graph, heads: int) -> list[Matching]:
-    """A permutation's edges in `heads` blocks of consecutive sources, sizes as equal as can be (Alg. 1, line 4)."""
+    """A permutation's edges in `heads` blocks of consecutive sources (Alg. 1, line 4).
+
+    Block sizes differ by at most one.
+    """
     if not 1 <= heads <= graph.items:
         raise InputError(f"{heads} heads cannot share {graph.items} items; choose 1…{graph.items}")
     return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Grid:
+class PaperGrid:
     """One sweep of the paper, as a rule: `expand` gives its runs."""
 
     name: str
@@ -105,7 +105,7 @@ def grids() -> tuple[str, ...]:
 
 
 @cache
-def grid(name: str) -> Grid:
+def grid(name: str) -> PaperGrid:
     """Give a grid by its name.
 
     >>> grid("diagonal").points[-1]
@@ -121,7 +121,7 @@ def grid(name: str) -> Grid:
         for part in data.pop("parts")
     )
     heads, degrees = tuple(data.pop("heads")), tuple(data.pop("degrees", [1]))
-    return Grid(name=name, heads=heads, degrees=degrees, parts=parts, **data)
+    return PaperGrid(name=name, heads=heads, degrees=degrees, parts=parts, **data)
 
 
 def runs(name: str) -> list[RunSpec]:
@@ -210,14 +210,6 @@ def number(name: str) -> Number:
     1.19
     """
     return _known(name, {item.id: item for item in numbers()}, "number")
-
-
-def numbers_frame() -> pd.DataFrame:
-    """Give every number as a frame, one row each."""
-    names = [item.name for item in fields(Number)]
-    return pd.DataFrame(
-        [[getattr(item, name) for name in names] for item in numbers()], columns=pd.Index(names)
-    )
 
 
 def _number(entry: dict[str, Any]) -> Number:

@@ -138,32 +138,3 @@ def labels(
     """y_pq of A.1: is (context[p], context[q]) an edge?"""
     rows = contexts.cpu().numpy()
     return torch.from_numpy(graph.has_edges(rows[:, :, None], rows[:, None, :])).to(contexts.device)
-
-
-@dataclass(frozen=True)
-class PairCounts:
-    """How often each ordered pair stands in a set of contexts: all that micro-F1 under max or sum needs.
-
-    Whether (i, j) is predicted does not depend on the context there, so thousands of contexts
-    collapse to one weighted list of pairs.
-    """
-
-    sources: Int[Tensor, " pairs"]
-    targets: Int[Tensor, " pairs"]
-    counts: Int[Tensor, " pairs"]
-    positive: Bool[Tensor, " pairs"]
-
-    @classmethod
-    def of(cls, graph: Graph, contexts: Int[Tensor, "count length"]) -> PairCounts:
-        """Count the ℓ² pairs (diagonal included) of every context."""
-        codes = (contexts[:, :, None] * graph.items + contexts[:, None, :]).flatten()
-        codes, counts = codes.unique(return_counts=True)
-        sources, targets = codes // graph.items, codes % graph.items
-        positive = torch.from_numpy(graph.has_edges(sources.cpu().numpy(), targets.cpu().numpy()))
-        return cls(sources, targets, counts, positive.to(contexts.device))
-
-    def micro_f1(self, predicted: Bool[Tensor, " pairs"]) -> float:
-        """2·TP/(2·TP + FP + FN) over all pairs of all contexts; 1 when there is nothing to find or miss."""
-        hits = int(self.counts[predicted & self.positive].sum())
-        misses = int(self.counts[predicted ^ self.positive].sum())
-        return 2 * hits / (2 * hits + misses) if hits or misses else 1.0

@@ -129,16 +129,6 @@ class Graph:
         """Δ = max(Δ_out, Δ_in)."""
         return int(max(self.out_degrees.max(), self.in_degrees.max()))
 
-    @property
-    def average_degree(self) -> float:
-        """d_avg = m'/m."""
-        return self.edges / self.items
-
-    @property
-    def skew(self) -> float:
-        """Δ/d_avg, 1 for regular graphs; NaN without edges."""
-        return self.max_degree / self.average_degree if self.edges else float("nan")
-
     def has_bounded_skew(self, d_model: int) -> bool:
         """Condition (33): Δ/d_avg ≤ m/d_model, that is Δ ≤ m'/d_model."""
         return self.max_degree * d_model <= self.edges

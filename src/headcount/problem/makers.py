@@ -50,6 +50,18 @@ def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
     return graph
 
 
+def graph_of_degree(items: int, degree: int, seed: int = 0) -> Graph:
+    """The paper's family of a degree: a permutation for 1 (A.1), above it a regular graph (A.3).
+
+    Permutations may have fixed points, regular graphs have no loops, so that degree 1 is not
+    `regular_graph(items, 1)`.
+
+    >>> graph_of_degree(8, 1).is_permutation, graph_of_degree(8, 3).edges
+    (True, 24)
+    """
+    return permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+
+
 def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
     """A uniformly random graph among those with exactly `edges` of the m(m − 1) loop-free pairs.
 

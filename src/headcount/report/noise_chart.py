@@ -83,9 +83,7 @@ def gaps_by_budget(
         lines.append({"heads": count, "budget": inf, "gap": _gap(ideal, graph, table)})
         for budget in budgets:
             width = budget // count
-            weights = fill(
-                table, matchings, Signatures(seed=seed), width, inverter("transpose"), notes={}
-            )
+            weights = fill(table, matchings, Signatures(seed=seed), width, inverter("transpose"))
             lines.append(
                 {
                     "heads": count,

@@ -10,9 +10,9 @@ import pandas as pd
 from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
+from headcount.theory.counting import family_of
 from headcount.theory.lower_bounds import lower_bounds
-from headcount.theory.planner import family_of
 from headcount.threads import torch_threads
 
 _SPLIT = ("heads", "key_dim", "budget")
@@ -70,7 +70,7 @@ def _built(
     items: int, d_model: int, degree: int, seed: int, report: Report
 ) -> Iterator[dict[str, Any]]:
     edges = items * degree
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    graph = graph_of_degree(items, degree, seed)
     table = gaussian_embeddings(items, d_model, seed)
     method = "compressive" if degree == 1 else "general-graph"
     refined = {"inverse": "pinv", "threshold": "midpoint"}

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from headcount.analysis.laws import law
+from headcount.analysis.laws import fit_law
 from headcount.compiler.compile import compile
 from headcount.errors import InputError, NoSolution
 from headcount.interrupts import stoppable
 from headcount.problem.embeddings import gaussian_embeddings
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
 from headcount.provenance import machine
 from headcount.reproduction.evidence import gather
 from headcount.reproduction.frontier_file import (
@@ -27,10 +27,9 @@ from headcount.reproduction.frontier_file import (
 )
 from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED, measured_runs
-from headcount.theory.counting import check_sizes, log2_graphs
+from headcount.theory.counting import check_sizes, family_of, log2_graphs
 from headcount.theory.laws import TrainedLaw
 from headcount.theory.lower_bounds import lower_bounds
-from headcount.theory.planner import family_of
 
 TIME_LIMIT = 20.0  # seconds per point
 _TRAINED_GRIDS = ("base", "regular", "diagonal", "extreme")  # with thresholds under max
@@ -156,7 +155,7 @@ def _compiled_rows(
 
 def _compiled(point: FrontierPoint, time_limit: float, report: Report) -> dict[str, Any]:
     items, d_model, degree, seed = point
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    graph = graph_of_degree(items, degree, seed)
     bits = log2_graphs(items, graph.edges, family_of(items, graph.edges, degree), degree)
     row: dict[str, Any] = {"bits": bits}
     began = time.monotonic()
@@ -227,7 +226,7 @@ def _lower_bound(items: int, d_model: int, degree: int) -> int:
 def compiled_law(table: pd.DataFrame) -> TrainedLaw:
     """The law of compiled permutations: D_K against m log₂ m/d_model, a line through the origin."""
     rows = table.loc[(table["degree"] == 1) & table["budget"].notna()]
-    fit = law(rows.assign(variant="max", central=rows["budget"]), name="compiled")
+    fit = fit_law(rows.assign(variant="max", central=rows["budget"]), name="compiled")
     points = len(rows[["items", "d_model"]].drop_duplicates())
     source = f"Our compiler: {fit.slope:.3f} m log₂ m/d_model over {points} points"
     return TrainedLaw(

@@ -9,9 +9,15 @@ from typing import Literal
 from headcount.errors import InputError
 from headcount.theory.counting import log2_graphs
 from headcount.theory.footprint import parameters
-from headcount.theory.laws import MEASURED, MEASURED_WIDE, TrainedLaw
+from headcount.theory.laws import (
+    MEASURED,
+    MEASURED_WIDE,
+    PlannedAggregation,
+    TrainedLaw,
+    law_reason,
+    trained_split,
+)
 from headcount.theory.lower_bounds import check_bits, warren_bits
-from headcount.theory.planner import Variant, law_reason, trained_split
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
 
@@ -19,7 +25,8 @@ from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_i
 class Holding:
     """How many relations a channel holds by one law; `sense` says which way the law binds.
 
-    A construction that is not `sure`, since its condition fails or its constant is a guess, binds neither way.
+    A construction that is not `sure`, since its condition fails or its constant is a guess, binds
+    neither way.
     """
 
     law: str
@@ -37,17 +44,18 @@ def capacity(
     kv_heads: int | None = None,
     *,
     items: int | None = None,
-    variant: Variant = "max",
+    variant: PlannedAggregation = "max",
     bits_per_parameter: float = 8,
     law: TrainedLaw | None = None,
 ) -> list[Holding]:
     """Invert every law: how many relations m' a channel of this size holds.
 
-    With `items` the relations are edges among that many items; without, they are those of a permutation,
-    and the number of items is found too. Heads that share keys (`kv_heads` < `heads`) count in two ways. The
-    bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K = h_kv·d_k: one query head of each
-    group makes a channel whose heads have keys of their own, and the other queries are left out. The trained
-    law is inverted after rounding: `trained_split` of what is held fits D_K.
+    With `items` the relations are edges among that many items; without, they are those of a
+    permutation, and the number of items is found too. Heads that share keys (`kv_heads` < `heads`)
+    count in two ways. The bounds count reals, d_model·d_k·(h + h_kv) + 1. The laws count D_K =
+    h_kv·d_k: one query head of each group makes a channel whose heads have keys of their own, and
+    the other queries are left out. The trained law is inverted after rounding: `trained_split` of
+    what is held fits D_K.
 
     >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(768, 12, 64)][:3]
     [('bit budget', 'at most', 536492), ('sign patterns', 'at most', 1794449),
@@ -62,10 +70,9 @@ def capacity(
     def counts(held: Callable[[int], float]) -> Callable[[int, int], bool]:
         return lambda m, edges: _log2_family(m, edges, items is None) <= held(m)
 
-    found = [
-        Holding("bit budget", "at most", *_largest(counts(lambda m: bits_per_parameter * reals), items),
-                f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."),
-    ]  # fmt: skip
+    most = _largest(counts(lambda m: bits_per_parameter * reals), items)
+    reason = f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."
+    found = [Holding("bit budget", "at most", *most, reason)]
     if variant == "max":
         most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
         found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
@@ -85,14 +92,22 @@ def _check_channel(d_model: int, heads: int, key_dim: int, groups: int) -> None:
 
 
 def _log2_family(items: int, edges: int, permutations: bool) -> float:
-    """The bits of permutations, or of the graphs with up to `edges` edges, as if constant past the middle."""
+    """The bits of permutations, or of the graphs with `edges` edges.
+
+    The number of graphs falls again past half of all pairs. A channel that holds every graph of the
+    middle is taken to hold more edges too, so the count is kept constant from there.
+    """
     if permutations:
         return log2_graphs(items)
     return log2_graphs(items, min(edges, items * (items - 1) // 2), "graph")
 
 
 def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> tuple[int, int]:
-    """The most that the rounded split of a law holds, to 0.1 %: it is a little above the law, and uneven."""
+    """The most relations whose rounded split fits into the budget, to 0.1 %.
+
+    Rounding up makes the split uneven and a little larger than the law, so bisection finds where to
+    start and a walk downwards the answer.
+    """
     most, edges = _largest(lambda m, edges: law(m, edges, d_model) <= budget, items)
     for held in range(edges, 0 if items else 1, -(edges // 1000 + 1)):
         heads, key_dim = trained_split(items or held, held, d_model, law)
@@ -101,8 +116,13 @@ def _trained(d_model: int, budget: int, items: int | None, law: TrainedLaw) -> t
     return most, 0
 
 
-def _constructed(d_model: int, budget: int, items: int | None, variant: Variant) -> Holding:
-    """What the least construction holds whose condition is met; where none holds anything, the least of all."""
+def _constructed(
+    d_model: int, budget: int, items: int | None, variant: PlannedAggregation
+) -> Holding:
+    """What the smallest construction holds whose condition is met.
+
+    Where no such construction holds anything, the smallest of all, marked as not sure.
+    """
 
     def choices(m: int, edges: int) -> list[UpperBound]:
         usual = best_upper_bound(m, edges, d_model, aggregation=variant)
@@ -117,9 +137,8 @@ def _constructed(d_model: int, budget: int, items: int | None, variant: Variant)
         found = [choice for choice in fitting(m, edges) if choice.sure]
     else:
         m, edges = _largest(lambda m, edges: bool(fitting(m, edges)), items)
-        found = choices(
-            m, max(edges, 1)
-        )  # never empty: one edge is a partial permutation, which each variant covers
+        # Never empty: one edge is a partial permutation, which each variant covers.
+        found = choices(m, max(edges, 1))
     upper = min(found, key=lambda choice: choice.budget)
     split = f"{upper.heads:,} × {upper.key_dim:,}"
     reason = (
@@ -130,7 +149,9 @@ def _constructed(d_model: int, budget: int, items: int | None, variant: Variant)
 
 
 def _largest(fits: Callable[[int, int], bool], items: int | None) -> tuple[int, int]:
-    """Find the largest (m, m') that fits: m' = m for permutations, or m' on given items; m' = 0 if none.
+    """Find the largest (m, m') that fits: m' = m for permutations, else m' on the given items.
+
+    m' = 0 where nothing fits.
 
     What fits does so up to a point: laws grow with m', and counts cross a channel's bits once.
     """

@@ -10,6 +10,7 @@ docs/law.md derives it and lists what it assumes.
 from __future__ import annotations
 
 from math import isqrt
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -33,7 +34,7 @@ def gardner_capacity(rate: float) -> float:
         return 2.0  # the minimum is at θ = 0, where both terms are 1/2
     # θ is where the labels would be cut if they were Gaussian: it grows like √(2 ln 1/f).
     sides = (-40.0, 1.0) if rate > 0.5 else (-1.0, 40.0)
-    found = minimize_scalar(
+    found: Any = minimize_scalar(
         lambda cut: rate * _mean_square(cut) + (1 - rate) * _mean_square(-cut),
         bounds=sides,
         method="bounded",
@@ -132,4 +133,5 @@ def items_held(d_model: int, heads: int, key_dim: int, degree: float = 1.0) -> f
 
     # The left end has f < 1 and takes next to nothing; a channel holds fewer than freedom² items.
     low = max(degree * (1 + 1e-9), 1 + 1e-9)
-    return float(brentq(surplus, low + 1e-6, max(4.0, float(freedom)) ** 2 + degree))
+    root: Any = brentq(surplus, low + 1e-6, max(4.0, float(freedom)) ** 2 + degree)
+    return float(root)

@@ -1,4 +1,4 @@
-"""How many graphs a family holds: the numerator of every lower bound (Section 9)."""
+"""How many graphs a family holds, which every lower bound counts (Section 9)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,24 @@ def check_degree(items: int, edges: int, max_degree: int) -> None:
     if not edges <= items * max_degree or max_degree > min(items, edges):
         raise InputError(
             f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
-            f"{math.ceil(edges / items)} and {min(items, edges)}; pass the largest in- or out-degree"
+            f"{math.ceil(edges / items)} and {min(items, edges)}; "
+            "pass the largest in- or out-degree"
         )
+
+
+def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
+    """Name the family whose graphs are counted: m' edges, and degrees up to Δ where it is given.
+
+    >>> family_of(64, 64), family_of(64, 128, max_degree=2)
+    ('permutation', 'regular')
+    >>> family_of(64, 128), family_of(64, 128, max_degree=3)
+    ('graph', 'bounded')
+    """
+    if edges == items and max_degree in (None, 1):
+        return "permutation"
+    if max_degree is None or max_degree >= min(items - 1, edges):
+        return "graph"  # Δ excludes no graph
+    return "regular" if max_degree * items == edges else "bounded"
 
 
 def log2_graphs(
@@ -56,21 +72,22 @@ def log2_graphs(
 
     permutation: log2 m!, fixed points allowed. graph: log2 C(m(m−1), m'), no loops (Section 9).
 
-    regular: digraphs with all in- and out-degrees r = m'/m, no loops. Take r disjoint perfect matchings
-    out of K_{m,m} minus its diagonal, one by one. With j−1 of them gone an (m−j)-regular graph is left,
-    and it has at least (m−j)^m · m!/m^m perfect matchings (van der Waerden's bound; Egorychev, Falikman
-    1981). One r-regular graph arises in at most Π_j (j!)^(m/j) orders (Brégman 1973). Hence
+    regular: digraphs with all in- and out-degrees r = m'/m, no loops. Take r disjoint perfect
+    matchings out of K_{m,m} minus its diagonal, one by one. With j−1 of them gone an (m−j)-regular
+    graph is left, and it has at least (m−j)^m · m!/m^m perfect matchings (van der Waerden's bound;
+    Egorychev, Falikman 1981). One r-regular graph arises in at most Π_j (j!)^(m/j) orders (Brégman
+    1973). Hence
 
         log2 (number) ≥ Σ_{j=1}^{r} m·log2(1 − j/m) + log2 m! − (m/j)·log2 j!.
 
     The complement is (m−1−r)-regular, and serves r > (m−1)/2.
 
-    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops. Take m' edges
-    of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m') such choices. Of all R(r)
-    graphs there are R(r)·C(rm, m'), and each choice arises from no more graphs than there are ways to add the
-    N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of the a_i and b_i ends that its vertices lack. Each
-    product is least, L, where its numbers differ by at most one. At r = 1 this gives C(m, m')²·m'!, less the
-    loops. Hence
+    bounded: digraphs with m' edges and all in- and out-degrees at most Δ = `max_degree`, no loops.
+    Take m' edges of an r-regular graph, for any r from m'/m to Δ. Of one graph there are C(rm, m')
+    such choices. Of all R(r) graphs there are R(r)·C(rm, m'), and each choice arises from no more
+    graphs than there are ways to add the N = rm − m' missing edges: N!/(Π a_i!·Π b_i!) pairings of
+    the a_i and b_i ends that its vertices lack. Each product is least, L, where its numbers differ
+    by at most one. At r = 1 this gives C(m, m')²·m'!, less the loops. Hence
 
         ln (number) ≥ max_r ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L).
 
@@ -111,12 +128,14 @@ def log2_graphs(
 
 
 def _log_regular(items: int, degree: int) -> float:
+    """The sum of `log2_graphs`, in natural logarithms; of the complement where that is thinner."""
     order = np.arange(1.0, min(degree, items - 1 - degree) + 1)
     matchings = items * np.log1p(-order / items) + math.lgamma(items + 1)
     return max(0.0, float(np.sum(matchings - items / order * gammaln(order + 1))))
 
 
 def _log_bounded(items: int, edges: int, max_degree: int) -> float:
+    """The best of a few r; every r gives a valid bound, so not all need be tried."""
     least = -(-edges // items)
     degrees = {
         least,
@@ -127,18 +146,23 @@ def _log_bounded(items: int, edges: int, max_degree: int) -> float:
 
 
 def _log_parts_of_regular(items: int, edges: int, degree: int) -> float:
+    """ln C(rm, m') + max(0, ln R(r) − ln N! + 2·ln L) of `log2_graphs`."""
     missing = degree * items - edges
     most = math.lgamma(missing + 1)
     each, rest = divmod(missing, items)
     even = (items - rest) * math.lgamma(each + 1) + rest * math.lgamma(each + 2)
     graphs = _log_regular(items, degree) - most + 2 * even
-    return _log_binomial(degree * items, edges) + max(
-        0.0, graphs - 1e-14 * most
-    )  # less what may be rounding
+    # ln N! is by far the largest term: 1e-14 of it covers the rounding of the difference, so that
+    # the count stays a lower bound.
+    return _log_binomial(degree * items, edges) + max(0.0, graphs - 1e-14 * most)
 
 
 def _log_binomial(total: int, chosen: int) -> float:
-    """ln C(N, k) in Stirling's form: its large terms are positive, so that nothing cancels at N = 10^14."""
+    """ln C(N, k) in Stirling's form.
+
+    Its large terms are positive, so that nothing cancels at N = 10^14, where the difference of
+    three lgamma values would lose all digits.
+    """
     small = min(chosen, total - chosen)
     if small == 0:
         return 0.0

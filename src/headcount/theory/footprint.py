@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
-from headcount.errors import InputError
-
-BYTES_PER_PARAMETER = {
-    "float64": 8.0,
-    "float32": 4.0,
-    "float16": 2.0,
-    "bfloat16": 2.0,
-    "float8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5,
-}
+BYTES_PER_PARAMETER = 4  # float32, in which weights are trained and stored
 
 
 @dataclass(frozen=True)
@@ -25,7 +14,7 @@ class Footprint:
     parameters: int  # W_Q, W_K and the threshold
     projection_flops: int  # to form q and k, for each token
     logit_flops: int  # to form one score in every head, for each ordered pair of tokens
-    bytes: int
+    bytes: int  # in float32
 
     def context_flops(self, length: int) -> int:
         """Flops for a context of ℓ tokens: ℓ projections and ℓ² scores."""
@@ -33,9 +22,10 @@ class Footprint:
 
 
 def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
-    """Count the reals in W_Q, W_K and τ: d_model·(D_Q + D_K) + 1, which is 2·d_model·D_K + 1 (Section 9).
+    """Count the reals in W_Q, W_K and τ: d_model·(D_Q + D_K) + 1 (Section 9).
 
-    `budget` is the query width; `key_budget` differs from it only where heads share keys (GQA, MQA).
+    `budget` is the query width; `key_budget` differs from it only where heads share
+    keys (GQA, MQA). Otherwise the count is 2·d_model·D_K + 1.
 
     >>> parameters(d_model=32, budget=64)
     4097
@@ -45,10 +35,10 @@ def parameters(d_model: int, budget: int, key_budget: int | None = None) -> int:
     return d_model * (budget + (budget if key_budget is None else key_budget)) + 1
 
 
-def footprint(
-    d_model: int, budget: int, *, key_budget: int | None = None, dtype: str = "float32"
-) -> Footprint:
-    """Cost a channel of total key dimension `budget`: 4·d_model·D_K flops a token, 2·D_K a pair (Appendix C).
+def footprint(d_model: int, budget: int, *, key_budget: int | None = None) -> Footprint:
+    """Cost a channel of total key dimension `budget` (Appendix C).
+
+    That is 4·d_model·D_K flops per token and 2·D_K per pair.
 
     >>> cost = footprint(d_model=32, budget=64)
     >>> cost.projection_flops, cost.logit_flops, cost.bytes
@@ -56,14 +46,10 @@ def footprint(
     >>> cost.context_flops(16)
     163840
     """
-    if dtype not in BYTES_PER_PARAMETER:
-        raise InputError(
-            f"dtype = {dtype!r}: not known; choose one of {', '.join(BYTES_PER_PARAMETER)}"
-        )
     count = parameters(d_model, budget, key_budget)
     return Footprint(
         parameters=count,
         projection_flops=2 * (count - 1),
         logit_flops=2 * budget,
-        bytes=ceil(count * BYTES_PER_PARAMETER[dtype]),
+        bytes=count * BYTES_PER_PARAMETER,
     )

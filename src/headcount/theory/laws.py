@@ -1,14 +1,16 @@
 """Laws fitted to trained channels (Section 6.1, Appendix A.3), and one fitted to compiled ones.
 
-A law is a line in one feature of the sizes. The paper's laws come without prediction intervals; those fitted to our own
-runs have one (`headcount.analysis.laws.law` makes such a law). Logarithms are to base 2: Eqs. (31)–(32) say so, and
-Section 6.1's "log" must be read so too, or its slopes contradict its Table 1 (docs/deviations.md).
+A law is a line in one feature of the sizes. The paper's laws come without prediction intervals;
+those fitted to our own runs have one (`headcount.analysis.laws.fit_law` makes such a law).
+Logarithms are to base 2: Eqs. (31)–(32) say so, and Section 6.1's "log" must be read so too, or its
+slopes contradict its Table 1 (docs/deviations.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from headcount.theory.counting import check_sizes
 
 Form = Literal["edges·log2(items)/d_model", "edges/d_model"]
+PlannedAggregation = Literal["max", "softmax"]  # aggregations that laws of training cover
 
 FEATURES: dict[Form, Callable[[Any, Any, Any], Any]] = {  # of numbers, or of arrays of them
     "edges·log2(items)/d_model": lambda items, edges, d_model: edges * np.log2(items) / d_model,
@@ -74,7 +77,8 @@ BUDGET_REGULAR = TrainedLaw(
     quantity="budget",
     form="edges·log2(items)/d_model",
     slope=0.46,
-    source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, fitted at (m, d_model) = (128, 32)",
+    source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, "
+    "fitted at (m, d_model) = (128, 32)",
 )
 HEADS = TrainedLaw(
     name="heads",
@@ -124,7 +128,7 @@ COMPILED = TrainedLaw(
 
 
 def own_law(items: int, edges: int, d_model: int) -> TrainedLaw:
-    """Our own law that is nearest to these sizes: regular graphs, and permutations with d_model = 16 apart.
+    """Our own law nearest to these sizes; d_model = 16 with m > 64 has one apart.
 
     >>> own_law(256, 256, 32).slope, own_law(256, 256, 16).slope, own_law(128, 512, 32).slope
     (0.859, 1.106, 0.391)
@@ -132,3 +136,38 @@ def own_law(items: int, edges: int, d_model: int) -> TrainedLaw:
     if edges > items:
         return MEASURED_REGULAR
     return MEASURED_WIDE if d_model > 16 or items <= 64 else MEASURED
+
+
+def paper_laws(items: int, edges: int, d_model: int) -> list[TrainedLaw]:
+    """The main fit, and a second where it applies.
+
+    Beyond permutations that is Eq. (32), for permutations the fit without d_model = 16.
+    """
+    if edges > items:
+        return [BUDGET, BUDGET_REGULAR]
+    return [BUDGET, BUDGET_WIDE] if d_model > 16 else [BUDGET]
+
+
+def trained_split(
+    items: int, edges: int, d_model: int, law: TrainedLaw | None = None
+) -> tuple[int, int]:
+    """Split a trained law's budget, by default our own law's, into heads and width.
+
+    The heads follow the paper's line 1.65·m'/d_model − 6.64 (Fig. 10), but are never fewer than
+    m'/d_model: below m'/d_model = 10 the line falls under that, and it reaches 1 at 4.6, where one
+    head fails to train.
+
+    >>> trained_split(64, 64, 16), trained_split(512, 512, 16)
+    ((4, 6), (46, 7))
+    """
+    budget = (law or own_law(items, edges, d_model))(items, edges, d_model)
+    least = ceil(edges / d_model)
+    # Rounded up twice, so that heads × width never falls below the law.
+    key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
+    return max(least, ceil(budget / key_dim)), key_dim
+
+
+def law_reason(law: TrainedLaw, variant: PlannedAggregation) -> str:
+    """Where a trained law comes from, and what it leaves out."""
+    caveat = "; fitted for max, and softmax needs more (Fig. 5)" if variant == "softmax" else ""
+    return f"{law.source}{caveat}."

@@ -1,8 +1,8 @@
 """Lower bounds on the total key dimension D_K (Section 9), and Warren's, which needs no assumption.
 
-Every bound counts. A channel of a given size tells apart at most 2^held graphs; a family of more graphs
-has a member that it cannot recognise. The table of embeddings is the same for every graph: a table that
-may depend on the graph can carry the graph itself, and then none of these bounds holds.
+Every bound counts. A channel of a given size tells apart at most 2^held graphs; a family of more
+graphs has a member that it cannot recognise. The table of embeddings is the same for every graph: a
+table that may depend on the graph can carry the graph itself, and then none of these bounds holds.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import parameters
 
-Aggregation = Literal["max", "sum", "softmax"]
-_ROUNDING = 1e-12  # bits are shaved by this share, so that rounding never excludes a budget
+_ROUNDING = 1e-12  # bits are reduced by this share, so that rounding never excludes a budget
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,19 @@ def bit_budget_bound(bits: float, d_model: int, bits_per_parameter: float = 8) -
 def margin_bits(
     d_model: int, budget: int, margin: float, aggregation: Aggregation = "max"
 ) -> float:
-    """Give the bits that weights with margin γ can hold: 2·d_model·D_K·log2(2 + 2L/γ) (Theorem 9.2).
+    """The bits that weights with margin γ hold: 2·d_model·D_K·log2(2 + 2L/γ) (Theorem 9.2).
 
-    Scale to Eq. (26): ‖U‖_F, ‖V‖_F, ‖x‖ ≤ 1; γ is the margin over ‖U‖_F·‖V‖_F. A score moves by at most
-    L·(‖ΔU‖_F + ‖ΔV‖_F), with L = 1 for max and sum (Lemma 9.3) and L = 1/2 for softmax (Eq. (29)) in
-    contexts of any length: a softmax weight moves by at most 1/4 of max_t |ΔL_ij − ΔL_it|, and
-    ‖x_j − x_t‖ ≤ 2; Cauchy–Schwarz adds up the heads.
+    Scale to Eq. (26): ‖U‖_F, ‖V‖_F, ‖x‖ ≤ 1; γ is the margin over ‖U‖_F·‖V‖_F. A score moves by at
+    most L·(‖ΔU‖_F + ‖ΔV‖_F), with L = 1 for max and sum (Lemma 9.3) and L = 1/2 for softmax (Eq.
+    (29)) in contexts of any length: a softmax weight moves by at most 1/4 of max_t |ΔL_ij − ΔL_it|,
+    and ‖x_j − x_t‖ ≤ 2; Cauchy–Schwarz adds up the heads.
 
-    Take one (U, V) for each graph. Of two graphs with as many edges, each has a pair that the other lacks;
-    the four margins add up to 4γ, the thresholds cancel, and one of the two scores moves by 2γ or more. So
-    the (U, V) lie 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L, balls of radius ρ in that
-    norm are disjoint, have ρ^2n·(n!)²/(2n)! of the volume of two unit balls, and lie in two balls of radius
-    1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) ≤ (2 + 2/ρ)^2n graphs.
+    Take one (U, V) for each graph. Of two graphs with as many edges, each has a pair that the other
+    lacks; the four margins add up to 4γ, the thresholds cancel, and one of the two scores moves by
+    2γ or more. So the (U, V) lie 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L,
+    balls of radius ρ in that norm are disjoint, have ρ^2n·(n!)²/(2n)! of the volume of two unit
+    balls, and lie in two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs, which
+    is no more than (2 + 2/ρ)^2n.
     """
     if not 0 < margin < 1:
         raise InputError(
@@ -80,29 +81,29 @@ def margin_bits(
 
 
 def margin_bound(bits: float, d_model: int, margin: float, aggregation: Aggregation = "max") -> int:
-    """Find the smallest D_K that weights with margin γ under Eq. (26) need (Theorem 9.2, `margin_bits`).
+    """Find the smallest D_K that weights with margin γ under Eq. (26) need (Theorem 9.2).
 
-    >>> margin_bound(log2_graphs(256), d_model=32, margin=0.25)  # 64·log2(10) = 212.6 bits a unit of D_K
+    >>> margin_bound(log2_graphs(256), d_model=32, margin=0.25)  # 64·log2(10) = 212.6 bits
     8
     """
     return _smallest(lambda budget: margin_bits(d_model, budget, margin, aggregation), bits)
 
 
 def default_margin(items: int, d_model: int, aggregation: Aggregation = "max") -> float:
-    """Give the margin that the paper's own weights keep under Eq. (26).
+    """The margin that the paper's own weights keep under Eq. (26).
 
-    Construction II: scores lie d_k/4 from τ (Theorem 4.1) and ‖U‖_F·‖V‖_F = m·d_k: γ = 1/(4m). Algorithm 2
-    lies 1/4 from τ at the same norms: γ = 1/(4·m·d_k), taken at d_k = d_model.
+    Construction II: scores lie d_k/4 from τ (Theorem 4.1) and ‖U‖_F·‖V‖_F = m·d_k: γ = 1/(4m).
+    Algorithm 2 lies 1/4 from τ at the same norms: γ = 1/(4·m·d_k), taken at d_k = d_model.
     """
     return 1 / (4 * items * (d_model if aggregation == "softmax" else 1))
 
 
 def gaussian_margin_ceiling(items: int, d_model: int) -> float:
-    """Give the margin that no weights exceed under Eq. (26), for permutations on a Gaussian unit-norm table.
+    """The margin that no weights exceed under Eq. (26): permutations on a Gaussian unit-norm table.
 
-    The m edge scores sum to at most ‖XU‖_F·‖XV‖_F ≤ ‖X‖², the m scores of a permutation with no edge in
-    common to at least −‖X‖²: γ ≤ ‖X‖²/m, which tends to (1/√m + 1/√d_model)² (Marchenko–Pastur). So no
-    constant margin survives a growing model.
+    The m edge scores sum to at most ‖XU‖_F·‖XV‖_F ≤ ‖X‖², the m scores of a permutation with no
+    edge in common to at least −‖X‖²: γ ≤ ‖X‖²/m, which tends to (1/√m + 1/√d_model)²
+    (Marchenko–Pastur). So no constant margin survives a growing model.
 
     >>> round(gaussian_margin_ceiling(4096, 512), 4)
     0.0036
@@ -111,12 +112,13 @@ def gaussian_margin_ceiling(items: int, d_model: int) -> float:
 
 
 def warren_bits(reals: int, pairs: int, heads: int, degree: int = 2) -> float:
-    """Give the bits that sign patterns can hold: log2 of the number of decision tables, max over heads.
+    """The bits that sign patterns hold: log2 of the number of decision tables, max over heads.
 
-    A table is a function of the signs of the s = h·pairs polynomials s_k(u, v) − τ, of degree q in P reals.
-    They have at most (4e·q·s/P)^P patterns of + and − when s ≥ P (Warren 1968, Theorem 3). Ties do no harm:
-    take one point for each of the finitely many tables and raise τ there by less than the least positive
-    value; every "> τ" stays and every "= τ" becomes "< τ". There are never more than 2^pairs tables.
+    A decision table is a function of the signs of the s = h·pairs polynomials s_k(u, v) − τ, of
+    degree q in P reals. They have at most (4e·q·s/P)^P patterns of + and − when s ≥ P (Warren 1968,
+    Theorem 3). Ties do no harm: take one point for each of the finitely many tables and raise τ
+    there by less than the least positive value; every "> τ" stays and every "= τ" becomes "< τ".
+    There are never more than 2^pairs tables.
     """
     polynomials = heads * pairs
     if reals > polynomials:
@@ -132,17 +134,18 @@ def warren_bound(
     heads: int | None = None,
     aggregation: Aggregation = "max",
 ) -> float:
-    """Find the smallest D_K that sign patterns do not exclude; neither margin nor precision is assumed.
+    """Find the smallest D_K that sign patterns do not exclude, at any margin and precision.
 
-    Scores have degree 2 in the 2·d_model·D_K + 1 reals (U, V, τ), and degree 1 in the h·d_model² + 1 reals
-    (A_1 … A_h, τ). The second count does not grow with D_K: where it is too small no width helps, and the
-    bound is inf. Unknown heads count as h = D_K, the most there can be; sum is one bilinear form, h = 1. The
-    m(m−1) pairs off the diagonal determine a permutation, so they serve every family. The counts grow with
-    D_K, and a channel contains every smaller one: bisection is sound.
+    Scores have degree 2 in the 2·d_model·D_K + 1 reals (U, V, τ), and degree 1 in the
+    h·d_model² + 1 reals (A_1 … A_h, τ). The second count does not grow with D_K: where it is too small no width
+    helps, and the bound is inf. Unknown heads count as h = D_K, the most there can be; sum is one
+    bilinear form, h = 1. The m(m−1) pairs off the diagonal determine a permutation, so they serve
+    every family. The counts grow with D_K, and a channel contains every smaller one: bisection is
+    sound.
 
     >>> warren_bound(log2_graphs(256), 256, 32)
     2
-    >>> warren_bound(log2_graphs(512), 512, 16, heads=1)  # no single head holds every permutation of 512
+    >>> warren_bound(log2_graphs(512), 512, 16, heads=1)  # one head cannot hold them all
     inf
     """
     if aggregation == "softmax":
@@ -166,7 +169,7 @@ def warren_bound(
 
 
 def heads_bound(bits: float, items: int, d_model: int) -> int:
-    """Find the smallest number of heads that sign patterns do not exclude, however wide the heads are.
+    """Find the smallest number of heads that sign patterns do not exclude, however wide they are.
 
     >>> heads_bound(log2_graphs(512), 512, 16), heads_bound(log2_graphs(4096), 4096, 16)
     (2, 9)
@@ -202,7 +205,11 @@ def lower_bounds(
     margin: float | None = None,
     aggregation: Aggregation = "max",
 ) -> list[LowerBound]:
-    """List the lower bounds for a family: bit budget, margin, and, not for softmax, sign patterns.
+    """List the lower bounds on D_K for a family: bit budget, margin and sign patterns.
+
+    Softmax scores are not polynomials, so it has no bound by sign patterns. `heads` sharpens that
+    bound where their number is fixed. `margin` is γ over ‖U‖·‖V‖, by default what the paper's
+    constructions keep (`default_margin`).
 
     >>> [(bound.name, bound.budget) for bound in lower_bounds(256, None, 32)]
     [('bit budget', 4), ('margin', 3), ('sign patterns', 2)]
@@ -224,7 +231,8 @@ def lower_bounds(
         (
             "margin",
             margin_bound(bits, d_model, gamma, aggregation),
-            f"Every score is {gamma:.2g}·‖U‖·‖V‖ or more from τ (Gaussian tables allow about {ceiling:.2g}).",
+            f"Every score is {gamma:.2g}·‖U‖·‖V‖ or more from τ "
+            f"(Gaussian tables allow about {ceiling:.2g}).",
             "Theorem 9.2",
         ),
     ]

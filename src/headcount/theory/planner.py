@@ -1,38 +1,42 @@
 """The planner: what budget a graph needs, by every law at once.
 
-Lower bounds: Section 9. The compiled law: ours. Trained laws: Section 6.1, Appendix A.3. Constructions: Sections 4, 8,
-Appendix B.
+Lower bounds: Section 9. The compiled law: ours. Trained laws: Section 6.1, Appendix A.3.
+Constructions: Section 4, Section 8, Appendix B.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import Literal, get_args
 
 from headcount.errors import InputError
-from headcount.theory.counting import Family, check_sizes, log2_graphs
+from headcount.theory.counting import Family, check_degree, check_sizes, family_of, log2_graphs
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import (
-    BUDGET,
-    BUDGET_REGULAR,
-    BUDGET_WIDE,
     COMPILED,
-    HEADS,
+    PlannedAggregation,
     TrainedLaw,
+    law_reason,
     own_law,
+    paper_laws,
+    trained_split,
 )
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
 
-Variant = Literal["max", "softmax"]
+Kind = Literal["lower bound", "compiled", "trained law", "construction"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One answer: the split, what it costs, and why. Lower bounds and the compiled law leave the split open (None)."""
+    """One answer: the split, what it costs, and why.
 
-    kind: Literal["lower bound", "compiled", "trained law", "construction"]
+    Lower bounds and the compiled law leave the split open (None).
+    """
+
+    kind: Kind
     name: str
     heads: int | None
     key_dim: int | None
@@ -49,12 +53,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for one family of graphs: rows from lower bound to construction, and one sentence of advice."""
+    """A plan for one family of graphs: rows from lower bound to construction, and their advice."""
 
     items: int
     edges: int
     d_model: int
-    variant: Variant
+    variant: PlannedAggregation
     family: Family
     max_degree: int | None
     bits: float
@@ -62,7 +66,7 @@ class Plan:
     advice: str
 
     def row(self, kind: str) -> Row | None:
-        """Give the first row of a kind; of the lower bounds the highest."""
+        """The first row of a kind; of the lower bounds the highest."""
         rows = [row for row in self.rows if row.kind == kind]
         return max(rows, key=lambda row: row.budget if kind == "lower bound" else 0, default=None)
 
@@ -72,157 +76,156 @@ def plan(
     edges: int | None = None,
     *,
     d_model: int,
-    variant: Variant = "max",
+    variant: PlannedAggregation = "max",
     max_degree: int | None = None,
     bits_per_parameter: float = 8,
     margin: float | None = None,
     law: TrainedLaw | None = None,
-    dtype: str = "float32",
     context_length: int | None = None,
 ) -> Plan:
-    """Plan a key–query budget; without `edges` the graph is a permutation of the items.
+    """Plan a key–query budget by every bound and law; without `edges` for a permutation.
 
-    With `context_length` the rows count the flops of a whole context too: projections and logits (Appendix C).
-    The first trained law is our own, or `law`; without `law` the paper's fits follow.
+    `variant` is how heads are aggregated. `max_degree` Δ narrows the family of graphs.
+    `bits_per_parameter` and `margin` are assumptions of the lower bounds (see `lower_bounds`). The
+    first trained law is our own, followed by the paper's fits; `law`, from `fit_law`, replaces
+    them. With `context_length` rows also count the flops of a whole context: projections and logits
+    (Appendix C).
 
     >>> answer = plan(items=256, d_model=32)
     >>> trained = answer.row("trained law")
     >>> trained.heads, trained.key_dim, trained.budget
     (8, 7, 56)
     """
-    if variant not in ("max", "softmax"):
+    if variant not in get_args(PlannedAggregation):
         raise InputError(f"variant = {variant!r}: not known; choose max or softmax")
     if context_length is not None and context_length < 1:
         raise InputError(
-            f"context_length = {context_length}: a context has at least 1 token; pass a larger number"
+            f"context_length = {context_length}: a context has at least 1 token; "
+            "pass a larger number"
         )
     edges = check_sizes(items, edges, d_model)
-    upper = best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
+    if max_degree is not None:
+        check_degree(items, edges, max_degree)
     family = family_of(items, edges, max_degree)
     bits = log2_graphs(items, edges, family, max_degree)
+    case = _Case(items, edges, d_model, variant, family, max_degree, bits, context_length)
+    rows = [
+        *_bound_rows(case, bits_per_parameter, margin),
+        *_compiled_rows(case),
+        *_trained_rows(case, law),
+        *_construction_rows(case),
+    ]
+    advice = _advice(rows, variant, edges <= items)
+    return Plan(items, edges, d_model, variant, family, max_degree, bits, tuple(rows), advice)
 
-    def row(kind, name, budget, sure, reason, heads=None, key_dim=None, interval=None) -> Row:
-        cost = footprint(d_model, budget, dtype=dtype)
-        whole = None if context_length is None else cost.context_flops(context_length)
-        costs = (
+
+@dataclass(frozen=True)
+class _Case:
+    """What is planned for."""
+
+    items: int
+    edges: int
+    d_model: int
+    variant: PlannedAggregation
+    family: Family
+    max_degree: int | None
+    bits: float
+    context_length: int | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """What a law takes."""
+        return self.items, self.edges, self.d_model
+
+    def row(
+        self,
+        kind: Kind,
+        name: str,
+        budget: int,
+        reason: str,
+        *,
+        sure: bool,
+        split: tuple[int, int] | tuple[None, None] = (None, None),
+        interval: tuple[float, float] | None = None,
+    ) -> Row:
+        """An answer with its costs."""
+        cost = footprint(self.d_model, budget)
+        length = self.context_length
+        return Row(
+            kind,
+            name,
+            *split,
+            budget,
             cost.parameters,
             cost.projection_flops,
-            whole,
+            None if length is None else cost.context_flops(length),
             cost.bytes,
-            bits / (2 * d_model * budget),
+            self.bits / (2 * self.d_model * budget),
+            interval,
+            sure,
+            reason,
         )
-        return Row(kind, name, heads, key_dim, budget, *costs, interval, sure, reason)
 
-    options = {"bits_per_parameter": bits_per_parameter, "margin": margin, "aggregation": variant}
-    rows = [
-        row(
-            "lower bound",
-            bound.name,
-            int(bound.budget),
-            True,
-            f"{bound.assumptions} ({bound.reference})",
-        )
-        for bound in lower_bounds(
-            items, edges, d_model, family=family, max_degree=max_degree, **options
-        )
-    ]
-    if variant == "max":
-        interval, reason = (
-            COMPILED.interval_at(items, edges, d_model),
-            _compiled_reason(items, edges, d_model),
-        )
-        rows.append(
-            row(
-                "compiled",
-                "compiled law",
-                ceil(COMPILED(items, edges, d_model)),
-                False,
-                reason,
-                None,
-                None,
-                interval,
-            )
-        )
-    for fit in (
-        [law]
-        if law
-        else [own_law(items, edges, d_model), *_fits_of_the_paper(items, edges, d_model)]
-    ):
-        heads, key_dim = trained_split(items, edges, d_model, fit)
-        interval = fit.interval_at(items, edges, d_model)
-        reason = law_reason(fit, variant) + _interval_text("thresholds", interval)
-        rows.append(
-            row("trained law", fit.name, heads * key_dim, False, reason, heads, key_dim, interval)
-        )
-    if upper is not None:
-        reason = _construction_reason(upper, edges, d_model, max_degree)
-        split = upper.heads, upper.key_dim
-        rows.append(row("construction", upper.name, upper.budget, upper.sure, reason, *split))
-    if variant == "max" and d_model < items:
-        better = pseudo_inverse(items, edges, d_model, max_degree)
-        split = better.heads, better.key_dim
-        rows.append(
-            row("construction", better.name, better.budget, better.sure, better.basis, *split)
-        )
-    return Plan(
-        items,
-        edges,
-        d_model,
-        variant,
-        family,
-        max_degree,
-        bits,
-        tuple(rows),
-        _advice(rows, variant, edges <= items),
+
+def _bound_rows(case: _Case, bits_per_parameter: float, margin: float | None) -> Iterator[Row]:
+    bounds = lower_bounds(
+        *case.sizes,
+        family=case.family,
+        max_degree=case.max_degree,
+        bits_per_parameter=bits_per_parameter,
+        margin=margin,
+        aggregation=case.variant,
     )
+    for bound in bounds:
+        reason = f"{bound.assumptions} ({bound.reference})"
+        yield case.row("lower bound", bound.name, int(bound.budget), reason, sure=True)
 
 
-def family_of(items: int, edges: int, max_degree: int | None = None) -> Family:
-    """Name the family whose graphs are counted: the graphs with m' edges, and with degrees up to Δ where it is given.
-
-    >>> family_of(64, 64), family_of(64, 128, max_degree=2), family_of(64, 128), family_of(64, 128, max_degree=3)
-    ('permutation', 'regular', 'graph', 'bounded')
-    """
-    if edges == items and max_degree in (None, 1):
-        return "permutation"
-    if max_degree is None or max_degree >= min(items - 1, edges):
-        return "graph"  # Δ excludes no graph
-    return "regular" if max_degree * items == edges else "bounded"
-
-
-def trained_split(
-    items: int, edges: int, d_model: int, law: TrainedLaw | None = None
-) -> tuple[int, int]:
-    """Split a trained law's budget, by default our own law's, into heads and width.
-
-    The heads follow the paper's line 1.65·m'/d_model − 6.64, but are never fewer than m'/d_model: below
-    m'/d_model = 10 the line falls under that, and it reaches 1 at 4.6, where one head fails to train.
-
-    >>> trained_split(64, 64, 16), trained_split(512, 512, 16)
-    ((4, 6), (46, 7))
-    """
-    budget = (law or own_law(items, edges, d_model))(items, edges, d_model)
-    least = ceil(edges / d_model)
-    key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
-    return max(least, ceil(budget / key_dim)), key_dim
+def _compiled_rows(case: _Case) -> Iterator[Row]:
+    """The compiled law: it was fitted under max, to permutations."""
+    if case.variant != "max":
+        return
+    interval, budget = COMPILED.interval_at(*case.sizes), ceil(COMPILED(*case.sizes))
+    caveat = "; fitted to permutations alone" if case.edges > case.items else ""
+    reason = (
+        f"{COMPILED.source}{caveat}; headcount compile finds and certifies the weights of one "
+        f"graph.{_interval_text('searches', interval)}"
+    )
+    yield case.row("compiled", "compiled law", budget, reason, sure=False, interval=interval)
 
 
-def _fits_of_the_paper(items: int, edges: int, d_model: int) -> list[TrainedLaw]:
-    """The main fit; Eq. (32) beyond permutations, and for these the fit without d_model = 16 where that is left out."""
-    if edges > items:
-        return [BUDGET, BUDGET_REGULAR]
-    return [BUDGET, BUDGET_WIDE] if d_model > 16 else [BUDGET]
+def _trained_rows(case: _Case, law: TrainedLaw | None) -> Iterator[Row]:
+    fits = [law] if law else [own_law(*case.sizes), *paper_laws(*case.sizes)]
+    for fit in fits:
+        heads, key_dim = trained_split(*case.sizes, fit)
+        interval = fit.interval_at(*case.sizes)
+        reason = law_reason(fit, case.variant) + _interval_text("thresholds", interval)
+        yield case.row(
+            "trained law",
+            fit.name,
+            heads * key_dim,
+            reason,
+            sure=False,
+            split=(heads, key_dim),
+            interval=interval,
+        )
 
 
-def law_reason(law: TrainedLaw, variant: Variant) -> str:
-    caveat = "; fitted for max, and softmax needs more (Fig. 5)" if variant == "softmax" else ""
-    return f"{law.source}{caveat}."
-
-
-def _compiled_reason(items: int, edges: int, d_model: int) -> str:
-    caveat = "; fitted to permutations alone" if edges > items else ""
-    ends = _interval_text("searches", COMPILED.interval_at(items, edges, d_model))
-    return f"{COMPILED.source}{caveat}; headcount compile finds and certifies the weights of one graph.{ends}"
+def _construction_rows(case: _Case) -> Iterator[Row]:
+    """The paper's construction that applies, and the pseudo-inverse one, which is measured."""
+    found: list[tuple[UpperBound, str]] = []
+    degree = case.max_degree
+    usual = best_upper_bound(*case.sizes, max_degree=degree, aggregation=case.variant)
+    if usual is not None:
+        found.append((usual, _construction_reason(usual, case.edges, case.d_model, degree)))
+    if case.variant == "max" and case.d_model < case.items:
+        better = pseudo_inverse(*case.sizes, degree)
+        found.append((better, better.basis))
+    for bound, reason in found:
+        split = bound.heads, bound.key_dim
+        yield case.row(
+            "construction", bound.name, bound.budget, reason, sure=bound.sure, split=split
+        )
 
 
 def _interval_text(what: str, ends: tuple[float, float] | None) -> str:
@@ -240,7 +243,7 @@ def _construction_reason(
     return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
 
 
-def _advice(rows: list[Row], variant: Variant, sparse: bool) -> str:
+def _advice(rows: list[Row], variant: PlannedAggregation, sparse: bool) -> str:
     floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
     trained = next(row for row in rows if row.kind == "trained law")
     heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
-from headcount.problem.makers import permutation_graph, regular_graph
+from headcount.problem.makers import graph_of_degree
 from headcount.problem.streams import generator, stream_key
 from headcount.shapes import Float, Int
 from headcount.training.spec import RunSpec
@@ -57,7 +57,7 @@ def _task(
     validation: int,
     test: int,
 ) -> Task:
-    graph = permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
+    graph = graph_of_degree(items, degree, seed)
     rows = gaussian_embeddings(items, d_model, seed)
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
