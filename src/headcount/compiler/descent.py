@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from headcount.compiler.objective import Objective, Pressure, Reading, Weights
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 
 _PRESSED = 2**26  # pairs of all trials up to which non-edges have weights of their own
@@ -64,7 +64,7 @@ class Descended:
 
 
 def descend(
-    problem: Prepared,
+    problem: WhitenedProblem,
     widths: tuple[int, ...],
     trials: int,
     seed: int,
@@ -107,7 +107,7 @@ def descend(
     return best
 
 
-def start(problem: Prepared, widths: tuple[int, ...], trials: int, seed: int) -> Weights:
+def start(problem: WhitenedProblem, widths: tuple[int, ...], trials: int, seed: int) -> Weights:
     """Normal weights under which scores are about standard normal; columns beyond a head's width stay zero."""
     shape = (2, trials, len(widths), problem.rank, max(widths))
     draws = torch.from_numpy(generator(seed, 0xC0DE).standard_normal(shape)).float()

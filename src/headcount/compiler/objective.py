@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headcount.compiler.curvature import Direct, Iterative, Tile, model_of, solve_together
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
 
 _TILE = {"cpu": 2**20, "cuda": 2**25}  # scores held at a time
@@ -102,7 +102,7 @@ class Pressure:
 class Objective:
     """All pairs of one prepared problem."""
 
-    def __init__(self, problem: Prepared) -> None:
+    def __init__(self, problem: WhitenedProblem) -> None:
         self.problem, items = problem, problem.items
         self.tile = _TILE[problem.points.device.type]
         self.height = min(items, max(self.tile // items, _ROWS))

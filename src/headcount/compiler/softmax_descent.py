@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float
 
@@ -29,14 +29,14 @@ _COLDEST, _WARMEST = 0.003, 0.1  # the smooth extremes of bounds
 Both = Float[Tensor, "two trials heads rank width"]  # W_Q and W_K of every trial
 
 
-def edge_mask(problem: Prepared) -> Bool[Tensor, "items items"]:
+def edge_mask(problem: WhitenedProblem) -> Bool[Tensor, "items items"]:
     mask = torch.zeros(problem.items, problem.items, dtype=torch.bool)
     mask[problem.sources, problem.targets] = True
     return mask
 
 
 def ordered(
-    problem: Prepared, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
+    problem: WhitenedProblem, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
 ) -> tuple[Both, float]:
     """Two heads in the order above, and the least difference in that order: right if positive."""
     edges = edge_mask(problem)
@@ -77,7 +77,11 @@ def _precedences(
 
 
 def spread(
-    problem: Prepared, widths: tuple[int, ...], length: int, seed: int, keep_on: Callable[[], bool]
+    problem: WhitenedProblem,
+    widths: tuple[int, ...],
+    length: int,
+    seed: int,
+    keep_on: Callable[[], bool],
 ) -> tuple[Both, float]:
     """Widen the gap between the bounds: lowest edge − highest non-edge over every context of ℓ items."""
     edges = edge_mask(problem)
@@ -121,12 +125,12 @@ def _masses(logits: Float[Tensor, "*n m m"], length: int, largest: bool) -> Floa
     return torch.sigmoid(logits - total)
 
 
-def _logits(problem: Prepared, weights: Both) -> Float[Tensor, "trials heads m m"]:
+def _logits(problem: WhitenedProblem, weights: Both) -> Float[Tensor, "trials heads m m"]:
     queries, keys = problem.points @ weights
     return queries @ keys.mT
 
 
-def _start(problem: Prepared, widths: tuple[int, ...], seed: int) -> Both:
+def _start(problem: WhitenedProblem, widths: tuple[int, ...], seed: int) -> Both:
     """Scores of about unit size; columns beyond a head's width are zero, and stay so: both factors vanish there."""
     shape = (2, _TRIALS, len(widths), problem.rank, max(widths))
     draws = torch.from_numpy(generator(seed, 0x50F7).standard_normal(shape)).float()

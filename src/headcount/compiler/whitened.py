@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.errors import InputError, NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
@@ -22,7 +20,7 @@ _RANK = 1e-6  # a direction is left out below this share of the largest singular
 
 
 @dataclass(frozen=True)
-class Prepared:
+class WhitenedProblem:
     """Whitened rows, the matrix that folds whitening into weights, the edges, and the threshold."""
 
     points: Float[Tensor, "items rank"]
@@ -34,7 +32,7 @@ class Prepared:
     @classmethod
     def of(
         cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device
-    ) -> Prepared:
+    ) -> WhitenedProblem:
         left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
         cut = min(_RANK, max(table.shape) * torch.finfo(table.dtype).eps)
         rank = max(1, int((values > cut * values[0]).sum()))
@@ -49,7 +47,7 @@ class Prepared:
         )
         return cls((left[:, :rank] * scale).float().to(device), fold, sources, targets, level)
 
-    def at(self, level: float) -> Prepared:
+    def at(self, level: float) -> WhitenedProblem:
         """The same problem with another threshold."""
         return replace(self, level=level)
 
@@ -65,38 +63,3 @@ class Prepared:
     @property
     def edges(self) -> int:
         return self.sources.numel()
-
-
-def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> None:
-    """Refuse what no weights can do: equal rows whose edges differ, or an all-zero row with some edges but not all."""
-    if table.ndim != 2 or len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
-        )
-    if not table.isfinite().all():
-        raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
-    rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0
-    _require_like_twins(graph, rows)
-    for i in np.flatnonzero(~rows.any(axis=1)):
-        touching = int(((graph.sources == i) | (graph.targets == i)).sum())
-        if touching not in (0, 2 * graph.items - 1):
-            raise NoSolution(
-                f"row {i} of the table is zero, so all its scores are equal, but only some of its pairs are edges; "
-                "give it a vector"
-            )
-
-
-def _require_like_twins(graph: Graph, rows: Float[np.ndarray, "items d_model"]) -> None:
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    twin = first[group.ravel()]
-    for i in np.flatnonzero(twin != np.arange(graph.items)):
-        for name, here, there in (
-            ("out of", graph.sources, graph.targets),
-            ("into", graph.targets, graph.sources),
-        ):
-            mine, other = (np.sort(there[here == item]) for item in (i, twin[i]))
-            if not np.array_equal(mine, other):
-                raise NoSolution(
-                    f"rows {twin[i]} and {i} of the table are equal but the edges {name} them differ, so no weights "
-                    "can tell them apart; change one of the rows"
-                )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headcount.compiler.rounding import Grid, Head
+from headcount.compiler.grid import Grid, Head
 from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float, Int

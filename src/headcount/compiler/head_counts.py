@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 
 _LOAD = 2.0  # edges a head holds best, in units of the table's rank
 _BITS = 1.7  # bits per key–query parameter that a search begins with
@@ -20,7 +20,7 @@ def widths_of(budget: int, heads: int, rank: int) -> tuple[int, ...]:
     return tuple(min(rank, share + (head < rest)) for head in range(heads))
 
 
-def head_counts(problem: Prepared, budget: int, heads: int | None) -> list[int]:
+def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> list[int]:
     """Head counts worth a try, best first: about 2·rank edges a head."""
     if heads is not None:
         return [heads]

@@ -7,15 +7,20 @@ leaves out. A scale has 16 significant bits, hence level × scale is exact in fl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
+from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Float
+from headcount.theory.counting import log2_graphs
+from headcount.theory.lower_bounds import bit_budget_bound
 
 _MOST_BITS = 8
 _SCALE_BITS = 16
@@ -59,11 +64,11 @@ def check_bits(bits: int) -> None:
         raise InputError(f"weights are rounded to 2…{_MOST_BITS} bits, not {bits}; choose 8 or 4")
 
 
-def rounded(weights: KeyQuery, bits: int) -> KeyQuery:
+def round_weights(weights: KeyQuery, bits: int) -> KeyQuery:
     """Each W_Q and W_K rounded to its own grid of b bits, in float32; the threshold stays.
 
     >>> weights = KeyQuery(torch.tensor([[[0.9], [-0.31]]]), torch.ones(1, 2, 1), threshold=0.5)
-    >>> Grid.of(heads_of(weights)[0], 4).levels(heads_of(rounded(weights, 4))[0])[0].flatten().tolist()
+    >>> Grid.of(heads_of(weights)[0], 4).levels(heads_of(round_weights(weights, 4))[0])[0].flatten().tolist()
     [7.0, -2.0]
     """
     return from_parts(
@@ -85,7 +90,7 @@ def from_parts(heads: list[Head], like: KeyQuery, threshold: float) -> KeyQuery:
     return KeyQuery.from_heads(pairs, threshold, like.aggregation, like.notes)
 
 
-def turned(heads: list[Head], seed: int) -> list[Head]:
+def rotated(heads: list[Head], seed: int) -> list[Head]:
     """The same scores from other weights: W_Q → W_Q A, W_K → W_K A⁻ᵀ.
 
     With W_Q W_Kᵀ = U S Vᵀ they become U·√S·R and V·√S·R for a random orthogonal R, so that all columns, and both
@@ -108,3 +113,28 @@ def _short(scales: Tensor) -> Tensor:
     """Floats of few significant bits, no smaller; 1 where there is nothing to hold."""
     mantissa, exponent = torch.frexp(torch.where(scales > 0, scales, 1.0))
     return torch.ldexp((mantissa * 2**_SCALE_BITS).ceil(), exponent - _SCALE_BITS)
+
+
+def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
+    """What b-bit weights cost against what the graph holds: log2 m! bits for a permutation, else log2 C(m², m').
+
+    The scales (two a head) and τ are not counted.
+    """
+    pairs = graph.items**2
+    held = log2_graphs(graph.items) if graph.is_permutation else _log2_choices(pairs, graph.edges)
+    spent = bits * 2 * weights.d_model * weights.budget
+    bound = bit_budget_bound(held, weights.d_model, bits)
+    return {
+        "bits": bits,
+        "bits_in_all": spent,
+        "information_bits": held,
+        "information_per_bit": held / spent,
+        "bit_budget_bound": bound,
+        "budget_over_bound": weights.budget / bound,
+    }
+
+
+def _log2_choices(pairs: int, edges: int) -> float:
+    return (
+        math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
+    ) / math.log(2)

@@ -13,7 +13,7 @@ from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate
 from headcount.compiler.objective import Objective, Pressure, Weights
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
@@ -22,8 +22,8 @@ _GROWTH = 1.3  # how much wider a margin is tried each time
 _STUCK = 1e4  # damping beyond which no step helps
 
 
-def polish(
-    problem: Prepared,
+def widen_margin(
+    problem: WhitenedProblem,
     weights: Weights,
     keep_on: Callable[[], bool],
     enough: float = 0.5,
@@ -51,8 +51,8 @@ def polish(
     return best
 
 
-def unfold(
-    problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
+def unwhitened(
+    problem: WhitenedProblem, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
 ) -> KeyQuery:
     """The weights for the table as given, each head balanced so that W_Q and W_K have one norm."""
     heads = []
@@ -74,8 +74,8 @@ def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
     return largest * (part / largest).norm()
 
 
-def settle(
-    problem: Prepared,
+def certified_weights(
+    problem: WhitenedProblem,
     weights: Weights,
     widths: tuple[int, ...],
     graph: Graph,
@@ -84,7 +84,7 @@ def settle(
     """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
     for dtype in (torch.float32, torch.float64):
         with suppress(InputError):  # entries too large or too small for this dtype
-            folded = unfold(problem, weights, widths, dtype)
+            folded = unwhitened(problem, weights, widths, dtype)
             first = verify(folded, graph, table)
             if first.lowest_edge is None or first.highest_non_edge is None:
                 continue
@@ -96,9 +96,3 @@ def settle(
             if found.exact:
                 return centred, Certificate.of(found, centred, graph, table)
     return None
-
-
-def constant(graph: Graph, table: Tensor) -> KeyQuery:
-    """Zero weights: every score is 0, so τ alone says that all pairs are edges, or none."""
-    zero = torch.zeros(1, table.shape[1], 1)
-    return KeyQuery(zero, zero, threshold=-1.0 if graph.edges else 1.0)
