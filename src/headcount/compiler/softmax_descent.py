@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from headcount.attention.softmax_bounds import extreme_masses
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float
@@ -87,12 +88,13 @@ def spread(
     edges = edge_mask(problem)
     start = _start(problem, widths, seed)
     best, widest = start[:, :1], -math.inf
+    items = torch.arange(problem.items)
     scales = torch.tensor(widths).rsqrt()[:, None, None]
 
     def loss_of(weights: Tensor, share: float) -> Tensor:
         nonlocal best, widest
         logits = _logits(problem, weights) * scales
-        low, high = (_masses(logits, length, largest).sum(1) for largest in (True, False))
+        low, high = (extreme_masses(logits, items, length, largest).sum(1) for largest in (True, False))
         low, high = (
             low.masked_fill(~edges, torch.inf).flatten(1),
             high.masked_fill(edges, -torch.inf).flatten(1),
@@ -106,23 +108,6 @@ def spread(
 
     _adam(start, loss_of, lambda: widest < 0.01 and keep_on())
     return best, widest
-
-
-def _masses(logits: Float[Tensor, "*n m m"], length: int, largest: bool) -> Float[Tensor, "*n m m"]:
-    """p_ij when the free items of the context are the largest, or the smallest, rivals: as `bound_scores` has it."""
-    items = logits.shape[-1]
-    eye = torch.eye(items, dtype=torch.bool)
-    own = logits.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    top = logits.masked_fill(eye, -torch.inf if largest else torch.inf).topk(
-        length - 1, largest=largest
-    )
-    empty = torch.full_like(own, -torch.inf)
-    before = torch.cat([empty, top.values.logcumsumexp(-1)], -1)
-    after = torch.cat([top.values.flip(-1).logcumsumexp(-1).flip(-1), empty], -1)
-    without = torch.logaddexp(before[..., :-1], after[..., 1:])
-    rivals = without[..., -1:].expand_as(logits).scatter(-1, top.indices, without)
-    total = torch.where(eye, before[..., -1:], torch.logaddexp(own, rivals))
-    return torch.sigmoid(logits - total)
 
 
 def _logits(problem: WhitenedProblem, weights: Both) -> Float[Tensor, "trials heads m m"]:
