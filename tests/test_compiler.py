@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from fractions import Fraction
 
@@ -399,3 +400,22 @@ def test_splits() -> None:
     assert sum(widths_of(23, 5, 32)) == 23
     assert widths_of(10, 2, 3) == (3, 3)
     assert 15 <= first_budget(256, 256, 32) <= 30
+
+
+@pytest.mark.parametrize(
+    "options", [{"bits": 8}, {"variant": "softmax", "context_length": 3}, {}], ids=str
+)
+def test_a_certificate_survives_json(options: dict[str, int | str]) -> None:
+    found = compile(permutation_graph(6), torch.eye(6), budget=12, **options)  # pyright: ignore[reportArgumentType]
+    text = found.certificate.to_json()
+    assert Certificate.from_json(text) == found.certificate
+    assert json.loads(text) == found.certificate.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "not a certificate"), ("[]", "no JSON object"), ("{}", "margin is missing")],
+)
+def test_what_is_not_a_certificate_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Certificate.from_json(text)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headcount.attention.recovery import Recovery as Recovery
     from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
     from headcount.attention.storage import load as load
+    from headcount.attention.storage import load_weights as load_weights
     from headcount.attention.verification import verify as verify
     from headcount.compiler.compile import compile as compile
     from headcount.constructions.construct import construct as construct
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "attention.key_query": ["KeyQuery"],
     "attention.recovery": ["Recovery"],
-    "attention.storage": ["load"],
+    "attention.storage": ["load", "load_weights"],
     "attention.verification": ["verify"],
     "compiler.compile": ["compile"],
     "constructions.construct": ["construct"],

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.exact import ErrorBound, Judge, tamed, untamed
+from headcount.attention.exact import ErrorBound, PairDecider, rescaled, scaled_back
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
 from headcount.attention.tiles import Projections
@@ -67,7 +67,7 @@ def verify_contexts(
         false_negatives=int((wrong & truth).sum()),
         lowest_edge=_extreme(scores, truth, contexts, exponent, lowest=True),
         highest_non_edge=_extreme(scores, ~truth, contexts, exponent, lowest=False),
-        score_error=untamed(error, exponent),
+        score_error=scaled_back(error, exponent),
         checked_in="float64",
         contexts=len(contexts),
         failed_contexts=failed,
@@ -81,15 +81,15 @@ def _decided(
     contexts: Int[Tensor, "count length"],
     truth: Bool[Tensor, "count length length"],
 ) -> tuple[Float[Tensor, "count length length"], float, Bool[Tensor, "count length length"], int]:
-    """Max and sum, tamed by 2^-exponent: scores, the bound on their error, wrong decisions, the exponent."""
-    weights, table, exponent = tamed(weights, table)
-    judge = Judge.of(weights, table)
+    """Max and sum, rescaled by 2^-exponent: scores, the bound on their error, wrong decisions, the exponent."""
+    weights, table, exponent = rescaled(weights, table)
+    decider = PairDecider.of(weights, table)
     pairs = tuple(
         part.expand_as(truth).flatten() for part in (contexts[:, :, None], contexts[:, None, :])
     )
-    scores = judge.parts.at(*pairs)
-    wrong = judge.predicted(scores, *pairs).view_as(truth) ^ truth
-    return scores.view_as(truth), judge.bound.float64, wrong, exponent
+    scores = decider.parts.at(*pairs)
+    wrong = decider.predicted(scores, *pairs).view_as(truth) ^ truth
+    return scores.view_as(truth), decider.bound.float64, wrong, exponent
 
 
 def _context_scores(
@@ -113,8 +113,9 @@ def _context_scores(
 def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], length: int) -> float:
     """A bound on the float64 error of Σ_k softmax(S⁽ᵏ⁾/√d_k).
 
-    Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the sum of ℓ terms
-    and the sum over h heads add a few units in the last place each. Probabilities sum to at most h.
+    Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the
+    sum of ℓ terms and the sum over h heads add a few units in the last place each. Probabilities
+    sum to at most h.
     """
     plain = replace(weights, aggregation="max")
     parts = Projections.of(plain, rows)
@@ -138,7 +139,7 @@ def _extreme(
     flat = int(masked.argmin() if lowest else masked.argmax())
     context, p, q = (int(part) for part in np.unravel_index(flat, scores.shape))
     return Extreme(
-        untamed(float(scores[context, p, q]), exponent),
+        scaled_back(float(scores[context, p, q]), exponent),
         int(contexts[context, p]),
         int(contexts[context, q]),
     )

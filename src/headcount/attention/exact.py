@@ -1,7 +1,8 @@
 """How far a computed score can be from the true one, and exact decisions where that is too far.
 
-Notation: u = 2⁻⁵³ (float64) or 2⁻²⁴ (float32), γ_n = n·u/(1 − n·u). A dot product of n terms, in any order,
-is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and Stability of Numerical Algorithms, §3.1).
+Notation: u = 2⁻⁵³ (float64) or 2⁻²⁴ (float32), γ_n = n·u/(1 − n·u). A dot product of n terms, in
+any order, is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and Stability of Numerical
+Algorithms, §3.1).
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from headcount.shapes import Bool, Float, Int
 _UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 _TINY = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # flushing to zero costs at most this
 _SLACK = 1 + 1e-6  # covers the rounding of the bounds themselves
-_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the tame range
-_TAME = (
-    2.0**200
-)  # with all entries within this of 1, no float64 step overflows and no norm underflows
+_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the safe range
+# With all entries within this factor of 1, no float64 step overflows and no norm underflows.
+_SAFE = 2.0**200
 _CHUNK = 4096  # pairs decided by Python integers at a time
 
 
@@ -76,7 +76,7 @@ class ErrorBound:
 
 
 @dataclass
-class Judge:
+class PairDecider:
     """Decides pairs in three steps: by the pass's own score, in float64, exactly."""
 
     weights: KeyQuery
@@ -85,7 +85,7 @@ class Judge:
     bound: ErrorBound
 
     @classmethod
-    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Judge:
+    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> PairDecider:
         parts = Projections.of(weights, table)
         return cls(weights, table, parts, ErrorBound.of_scores(weights, table, parts))
 
@@ -142,7 +142,7 @@ def predicted_exactly(
     return torch.tensor(above, dtype=torch.bool, device=sources.device)
 
 
-def tamed(
+def rescaled(
     weights: KeyQuery, table: Float[Tensor, "items d_model"]
 ) -> tuple[KeyQuery, Float[Tensor, "items d_model"], int]:
     """The same problem with entries of a size that float64 can multiply, and e: scores are 2ᵉ times the new ones.
@@ -150,7 +150,7 @@ def tamed(
     Scaling by powers of two changes no digit. Entries within 2^±200 are left alone.
     """
     parts = (table, weights.queries, weights.keys)
-    exponents = [_tame_exponent(part) for part in parts]
+    exponents = [_excess_exponent(part) for part in parts]
     if not any(exponents):
         return weights, table, 0
     rows, queries, keys = (
@@ -161,8 +161,8 @@ def tamed(
     return replace(weights, queries=queries, keys=keys, threshold=float(threshold)), rows, total
 
 
-def untamed(score: float, exponent: int) -> float:
-    """A score of the tamed problem at its original size."""
+def scaled_back(score: float, exponent: int) -> float:
+    """A score of the rescaled problem at its original size."""
     try:
         return math.ldexp(score, exponent)
     except OverflowError:
@@ -183,9 +183,9 @@ def _shifted(values: Tensor, exponent: int) -> Tensor:
     return torch.from_numpy(np.asarray(moved)).to(values.device)
 
 
-def _tame_exponent(values: Tensor) -> int:
+def _excess_exponent(values: Tensor) -> int:
     peak = float(values.abs().max())
-    return 0 if peak == 0 or 1 / _TAME < peak < _TAME else math.frexp(peak)[1]
+    return 0 if peak == 0 or 1 / _SAFE < peak < _SAFE else math.frexp(peak)[1]
 
 
 def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:
@@ -221,8 +221,9 @@ def _exact_dtypes(
 ) -> tuple[bool, bool]:
     """Whether float64 and float32 compute every score without any rounding.
 
-    They do when all numbers are integers times a power of two (the grid), no partial sum needs more than 53 or 24
-    bits on it, and the grid is not too fine for the exponent range: one-hot, binary and signature matrices.
+    They do when all numbers are integers times a power of two (the grid), no partial sum needs more
+    than 53 or 24 bits on it, and the grid is not too fine for the exponent range: one-hot, binary
+    and signature matrices.
     """
     query_grid, key_grid = row_grid * _grid(query_weights), row_grid * _grid(key_weights)
     finest = min(query_grid, key_grid, query_grid * key_grid)

@@ -1,27 +1,32 @@
 """Weights as tensors of a stock `torch.nn.MultiheadAttention`, which attends where the channel says "edge".
 
-Under max a softmax over the context alone must put its mass somewhere, edge or not. So the exported attention has a
-resting place: every head gets one more dimension, in which a query is 1 (`in_proj_bias`), an item's key 0 and the
-appended key (`bias_k`) τ, and 0 elsewhere. Its score is τ. At inverse temperature β head k of source i gives item j
+Under max a softmax over the context alone must put its mass somewhere, edge or not. So the exported
+attention has a resting place: every head gets one more dimension, in which a query is 1
+(`in_proj_bias`), an item's key 0 and the appended key (`bias_k`) τ, and 0 elsewhere. Its score is
+τ. At inverse temperature β head k of source i gives item j
 
     p_k(j) = exp(β·S⁽ᵏ⁾[i, j]) / (exp(β·τ) + Σ_c exp(β·S⁽ᵏ⁾[i, c]))        (c: the items of the context)
 
-and the rest to the resting place, the last column of the attention weights. With the margin γ of Definition 9.1, at
-most L items in the context and q = exp(−β·γ):
+and the rest to the resting place, the last column of the attention weights. With the margin γ of
+Definition 9.1, at most L items in the context and q = exp(−β·γ):
 
-- a non-target has S ≤ τ − γ in every head: p_k(j) < q, and all of them together hold less than L·q of a head;
-- a target has S ≥ τ + γ in some head, its owner. There one target or several hold at least 1/(1 + q + (L − 1)·q²)
-  together: the resting place holds at most q times, each non-target at most q² times what that target holds.
+- a non-target has S ≤ τ − γ in every head: p_k(j) < q, and all of them together hold less than L·q
+  of a head;
+- a target has S ≥ τ + γ in some head, its owner. There one target or several hold at least 1/(1 + q
+  + (L − 1)·q²) together: the resting place holds at most q times, each non-target at most q² times
+  what that target holds.
 
-β = ln(8hL)/γ makes q = 1/(8hL). Hence non-targets hold less than 1/(8h) of each head, and 1/8 over all heads; when a
-target is present, targets hold more than 7/8 of its owner, and the best of them more than 7/(8L) > q: it is the argmax.
-How several targets of one head share it is not fixed: the one with the highest score takes nearly all.
+β = ln(8hL)/γ makes q = 1/(8hL). Hence non-targets hold less than 1/(8h) of each head, and 1/8 over
+all heads; when a target is present, targets hold more than 7/8 of its owner, and the best of them
+more than 7/(8L) > q: it is the argmax. How several targets of one head share it is not fixed: the
+one with the highest score takes nearly all.
 
-What float32 (not TF32) rounds away is subtracted from γ first, and what is promised is 1/(4h) and 1/2: room for the
-softmax's own rounding. exp cannot overflow, since softmax subtracts the largest score; scores that float32 cannot hold
-are refused. Sum is one head of width D_K. Softmax weights need no resting place: Σ_k softmax(S⁽ᵏ⁾/√d_k) (Eqs. 5–6) is
-exported as it is, and τ only written beside it. The channel says nothing of values: V is zero and the output projection
-the identity, so that the state dict is whole. β·√head_dim is folded into W_Q and the resting place.
+What float32 (not TF32) rounds away is subtracted from γ first, and what is promised is 1/(4h) and
+1/2: room for the softmax's own rounding. exp cannot overflow, since softmax subtracts the largest
+score; scores that float32 cannot hold are refused. Sum is one head of width D_K. Softmax weights
+need no resting place: Σ_k softmax(S⁽ᵏ⁾/√d_k) (Eqs. 5–6) is exported as it is, and τ only written
+beside it. The channel says nothing of values: V is zero and the output projection the identity, so
+that the state dict is whole. β·√head_dim is folded into W_Q and the resting place.
 """
 
 from __future__ import annotations
@@ -57,8 +62,9 @@ _LARGEST = 1e30  # of a score: float32 holds it times √head_dim, and far more
 class TorchAttention:
     """The state dict of a `torch.nn.MultiheadAttention` and what stands beside it in a file.
 
-    `facts`: embed_dim, num_heads, add_bias_kv (is there a resting place?), d_model, aggregation, threshold (τ),
-    temperature (1/β; scores are divided by it), and what β rests on: margin and context_length, unless softmax.
+    `facts`: embed_dim, num_heads, add_bias_kv (is there a resting place?), d_model, aggregation,
+    threshold (τ), temperature (1/β; scores are divided by it), and what β rests on: margin and
+    context_length, unless softmax.
     """
 
     tensors: dict[str, Tensor]
@@ -87,8 +93,8 @@ def to_torch(
 ) -> TorchAttention:
     """An attention whose heads rest unless a target is in the context, of at most `context_length` items.
 
-    Max and sum need the graph and the table: β follows from their margin, and the weights must be exact. Softmax
-    weights need only themselves, and contexts may be of any length.
+    Max and sum need the graph and the table: β follows from their margin, and the weights must be
+    exact. Softmax weights need only themselves, and contexts may be of any length.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
@@ -178,7 +184,8 @@ def _heads(weights: KeyQuery) -> _Heads:
 def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_model"]) -> float:
     """How far float32 moves a score against the resting place's, by its projections of all items beside float64's.
 
-    A product of n terms adds at most n·u·‖q‖‖k‖; eight more for the scale, which torch applies in one of several ways.
+    A product of n terms adds at most n·u·‖q‖‖k‖; eight more for the scale, which torch applies in
+    one of several ways.
     """
     lost = []
     for head in heads:

@@ -117,6 +117,12 @@ class KeyQuery:
         """D_K = Σ_k d_k, padding not counted."""
         return sum(self.widths)
 
+    @property
+    def context_length(self) -> int | None:
+        """The context length that softmax weights were made for, where their notes say it."""
+        noted = self.notes.get("context_length", "")
+        return int(noted) if noted.isdecimal() and int(noted) > 0 else None
+
     def scores(
         self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]
     ) -> Float[Tensor, "*batch heads a b"]:

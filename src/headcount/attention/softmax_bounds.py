@@ -21,8 +21,9 @@ TINY = 2.0**-900  # more than what underflow takes from a sum of probabilities
 class Logits:
     """L⁽ᵏ⁾_ij = S⁽ᵏ⁾_ij/√d_k in float64, and ε: a computed A_ij lies within a factor e^±ε of the true one.
 
-    With u = 2⁻⁵³, logits off by e move a probability by a factor within e^±2e. A sum of ℓ exponentials in
-    logarithms takes at most ℓ + 16 steps, each off by less than u·(|L| + ln ℓ + 8); h heads are h more roundings.
+    With u = 2⁻⁵³, logits off by e move a probability by a factor within e^±2e. A sum of ℓ
+    exponentials in logarithms takes at most ℓ + 16 steps, each off by less than u·(|L| + ln ℓ + 8);
+    h heads are h more roundings.
     """
 
     queries: list[Float[Tensor, "items _"]]

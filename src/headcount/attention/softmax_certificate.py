@@ -1,55 +1,30 @@
 """The softmax certificate: do softmax weights decide every pair rightly in every context of ℓ items? (Section 8)
 
-Under softmax a score depends on the context, so all pairs do not decide every context as they do under max.
-Bounds head by head (`softmax_bounds`) decide most pairs; the rest is searched (`softmax_search`).
+Under softmax a score depends on the context, so all pairs do not decide every context as they do
+under max. Bounds head by head (`softmax_bounds`) decide most pairs; the rest is searched
+(`context_search`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from headcount.attention.context_search import EdgeSearch, NonEdgeSearch
+from headcount.attention.context_verification import verify_contexts
 from headcount.attention.key_query import KeyQuery
-from headcount.attention.recovery import Extreme
+from headcount.attention.recovery import Extreme, SoftmaxCertificate
 from headcount.attention.softmax_bounds import Logits, bound_scores
-from headcount.attention.softmax_search import EdgeSearch, NonEdgeSearch
-from headcount.attention.verification import verify
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Bool, Float, Int
 
 _TILE = 2**20  # numbers (sources × items) bounded at once
 _BATCH = 2**21  # numbers (pairs × heads × items) searched at once
-
-
-@dataclass(frozen=True)
-class SoftmaxCertificate:
-    """What holds in every context of `context_length` items.
-
-    certified: every pair is decided rightly in each of them. refuted: `counterexample` is a context in which the
-    pair `broken` is not. open: neither is known; `open_pairs` pairs may go either way, more `search` may tell.
-    The scores of `lowest_edge` and `highest_non_edge` bound A_ij over all these contexts from below and above;
-    `margin` is how far they stay on the right side of τ (Definition 9.1), negative when they do not.
-    """
-
-    verdict: Literal["certified", "refuted", "open"]
-    context_length: int
-    threshold: float
-    margin: float
-    lowest_edge: Extreme | None
-    highest_non_edge: Extreme | None
-    open_pairs: int
-    counterexample: tuple[int, ...] | None
-    broken: Extreme | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, nested pairs as dictionaries; for JSON."""
-        return asdict(self)
 
 
 def calibration(gap: float, length: int) -> float:
@@ -73,9 +48,10 @@ def softmax_certificate(
 ) -> SoftmaxCertificate:
     """Decide whether softmax weights recognise the graph in every context of ℓ distinct items.
 
-    Each pair (i, j) is bounded over all contexts with i and j. Pairs that these bounds leave open are searched,
-    worst first: a context that breaks one refutes the weights. `search` is how many cases (a pair, or a part of
-    its contexts) may be looked into before the answer is `open`. No verdict rests on rounding.
+    Each pair (i, j) is bounded over all contexts with i and j. Pairs that these bounds leave open
+    are searched, worst first: a context that breaks one refutes the weights. `search` is how many
+    cases (a pair, or a part of its contexts) may be looked into before the answer is `open`. No
+    verdict rests on rounding.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
@@ -117,7 +93,7 @@ def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: 
         )
     if len(table) != graph.items:
         raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row per item"
         )
     if not 1 <= length <= graph.items:
         raise InputError(
@@ -222,8 +198,8 @@ def _search_all(
 def _confirm(
     weights: KeyQuery, graph: Graph, table: Tensor, context: Int[Tensor, " length"]
 ) -> Extreme | None:
-    """The pair that a context breaks by more than rounding, by `verify` on that context alone."""
-    found = verify(weights, graph, table, contexts=context[None])
+    """The pair that a context breaks by more than rounding, if it does."""
+    found = verify_contexts(weights, graph, table, context[None], sampled=False)
     lowest, highest = found.lowest_edge, found.highest_non_edge
     if lowest and lowest.score + found.score_error <= weights.threshold:
         return lowest

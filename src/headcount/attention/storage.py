@@ -32,7 +32,7 @@ def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
     save_tensors(path, {"queries": weights.queries, "keys": weights.keys}, metadata)
 
 
-def load(path: str | os.PathLike[str]) -> KeyQuery:
+def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
     """Read weights that `KeyQuery.save` wrote."""
     path = existing_file(path)
     try:
@@ -69,6 +69,9 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
         ) from None
     except ValueError as error:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
+
+
+load = load_weights  # the name in release 0.1.0
 
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.pair_verification import tile_count
 from headcount.attention.recovery import Extreme, Recovery
 from headcount.attention.softmax_certificate import SoftmaxCertificate
-from headcount.attention.verification import tile_count, verify
+from headcount.attention.verification import verify
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float

@@ -1,8 +1,8 @@
 """Gauss–Newton models of some heads, gathered tile by tile: one factorised, one for blocks too large for that.
 
 With r the violations of a head's active pairs, J their slopes and P their weights, a step solves
-(JᵀPJ + λD) step = JᵀPr, where D is the mean diagonal of JᵀPJ. The slopes of s_ij = q_i·k_j, q_i = x_iᵀW_Q,
-k_j = x_jᵀW_K, are x_i ⊗ k_j in W_Q and x_j ⊗ q_i in W_K.
+(JᵀPJ + λD) step = JᵀPr, where D is the mean diagonal of JᵀPJ. The slopes of s_ij = q_i·k_j, q_i =
+x_iᵀW_Q, k_j = x_jᵀW_K, are x_i ⊗ k_j in W_Q and x_j ⊗ q_i in W_K.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Levenberg–Marquardt on all pairs with a shrinking margin, for a stack of trials at once.
 
-The margin μ starts wide (every pair shapes the weights) and shrinks (only pairs near τ do), and with it the
-temperature at which heads share edges. In the second half wrong pairs gain weight. The worse half of the trials is
-dropped twice on the way.
+The margin μ starts wide (every pair shapes the weights) and shrinks (only pairs near τ do), and
+with it the temperature at which heads share edges. In the second half wrong pairs gain weight. The
+worse half of the trials is dropped twice on the way.
 """
 
 from __future__ import annotations

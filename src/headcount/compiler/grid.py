@@ -1,8 +1,9 @@
 """Weights on a grid of b bits: every entry is a whole number times its matrix's scale.
 
-The grid is symmetric and uniform, with 2ᵇ − 1 levels −(2ᵇ⁻¹ − 1) … 2ᵇ⁻¹ − 1, and one scale for each W_Q and each
-W_K of each head. So b·2·d_model·D_K bits hold the levels; the 2h scales and τ are side information that this count
-leaves out. A scale has 16 significant bits, hence level × scale is exact in float32.
+The grid is symmetric and uniform, with 2ᵇ − 1 levels −(2ᵇ⁻¹ − 1) … 2ᵇ⁻¹ − 1, and one scale for each
+W_Q and each W_K of each head. So b·2·d_model·D_K bits hold the levels; the 2h scales and τ are side
+information that this count leaves out. A scale has 16 significant bits, hence level × scale is
+exact in float32.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def from_parts(heads: list[Head], like: KeyQuery, threshold: float) -> KeyQuery:
 def rotated(heads: list[Head], seed: int) -> list[Head]:
     """The same scores from other weights: W_Q → W_Q A, W_K → W_K A⁻ᵀ.
 
-    With W_Q W_Kᵀ = U S Vᵀ they become U·√S·R and V·√S·R for a random orthogonal R, so that all columns, and both
-    matrices, have entries of about one size: what a grid with one scale wants.
+    With W_Q W_Kᵀ = U S Vᵀ they become U·√S·R and V·√S·R for a random orthogonal R, so that all
+    columns, and both matrices, have entries of about one size: what a grid with one scale wants.
     """
     rng = generator(seed, 0xB175)
     found = []

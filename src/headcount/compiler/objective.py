@@ -1,9 +1,10 @@
 """The loss over all pairs: squared violations of a margin μ around τ, head by head, tile by tile.
 
-A non-edge must stay below τ − μ in every head. An edge must exceed τ + μ in one; its cost is the least over heads,
-softened: −T ln Σ_h exp(−cost_h/T), so that early on heads share an edge and later one owns it. Given those shares a
-violation depends on one head alone, so the Gauss–Newton model falls into one block a head. No more than a tile of
-scores (some heads × some rows × all columns) exists at a time.
+A non-edge must stay below τ − μ in every head. An edge must exceed τ + μ in one; its cost is the
+least over heads, softened: −T ln Σ_h exp(−cost_h/T), so that early on heads share an edge and later
+one owns it. Given those shares a violation depends on one head alone, so the Gauss–Newton model
+falls into one block a head. No more than a tile of scores (some heads × some rows × all columns)
+exists at a time.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class Weights:
 class Reading:
     """What one pass over all pairs says of each trial.
 
-    `low`: the lowest edge, `high`: the highest non-edge, `wrong`: pairs on the wrong side of τ (a non-edge counts once
-    for each head that exceeds τ), `step`: where the model's minimum lies, if it was asked for. `missed` and `above`:
-    the wrong edges, and the places of the wrong non-edges in [trials, items, items] where these are to be pressed.
+    `low`: the lowest edge, `high`: the highest non-edge, `wrong`: pairs on the wrong side of τ (a
+    non-edge counts once for each head that exceeds τ), `step`: where the model's minimum lies, if
+    it was asked for. `missed` and `above`: the wrong edges, and the places of the wrong non-edges
+    in [trials, items, items] where these are to be pressed.
     """
 
     loss: Float[Tensor, " trials"]

@@ -1,8 +1,8 @@
 """From exact weights to exact weights on a grid: entries are fixed a few at a time, the others make up for it.
 
-Rounding all entries at once breaks the pairs near τ. Here the entries nearest to their grid are fixed first, a few
-Levenberg–Marquardt steps on the free ones restore the margin, then more are fixed, until all are. What is wrong then
-is repaired by moving single entries by one level.
+Rounding all entries at once breaks the pairs near τ. Here the entries nearest to their grid are
+fixed first, a few Levenberg–Marquardt steps on the free ones restore the margin, then more are
+fixed, until all are. What is wrong then is repaired by moving single entries by one level.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """Descents for softmax weights: towards an order of logits in two heads, and on the certificate's own bounds.
 
-Under softmax a row's masses sum to h in every context, with or without a target in it. With two heads there is a way
-out that serves every context length, since the source itself is always in its context:
+Under softmax a row's masses sum to h in every context, with or without a target in it. With two
+heads there is a way out that serves every context length, since the source itself is always in its
+context:
 
-    head 1:  edge > the source itself > everything else       head 2:  edge > everything else > the source itself
+    head 1:  edge > the source itself > everything else       head 2:  edge > everything else > the
+    source itself
 
-In sharp heads an edge then collects 2, and nothing else more than 1. This needs one target a source at most. In long
-contexts the masses of non-edges may also just be spread evenly; there the bounds of the certificate are descended.
+In sharp heads an edge then collects 2, and nothing else more than 1. This needs one target a source
+at most. In long contexts the masses of non-edges may also just be spread evenly; there the bounds
+of the certificate are descended.
 """
 
 from __future__ import annotations
@@ -94,7 +97,9 @@ def spread(
     def loss_of(weights: Tensor, share: float) -> Tensor:
         nonlocal best, widest
         logits = _logits(problem, weights) * scales
-        low, high = (extreme_masses(logits, items, length, largest).sum(1) for largest in (True, False))
+        low, high = (
+            extreme_masses(logits, items, length, largest).sum(1) for largest in (True, False)
+        )
         low, high = (
             low.masked_fill(~edges, torch.inf).flatten(1),
             high.masked_fill(edges, -torch.inf).flatten(1),

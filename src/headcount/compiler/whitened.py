@@ -1,8 +1,8 @@
 """The problem as the compiler sees it: a whitened table, an edge list, a threshold of +1 or −1.
 
-Scores xᵀ W_Q W_Kᵀ y do not change when the table is multiplied by an invertible matrix and the weights by its
-inverse, and their scale is free. So the table's rows become the rows of U in X = U Σ Vᵀ, which removes anisotropy,
-and the threshold is fixed.
+Scores xᵀ W_Q W_Kᵀ y do not change when the table is multiplied by an invertible matrix and the
+weights by its inverse, and their scale is free. So the table's rows become the rows of U in X = U Σ
+Vᵀ, which removes anisotropy, and the threshold is fixed.
 """
 
 from __future__ import annotations
