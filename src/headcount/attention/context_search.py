@@ -60,6 +60,7 @@ class ContextSearch(ABC):
         pair = torch.arange(len(sources), device=sources.device)
         scores = torch.stack([logits.rows(head, sources) for head in range(logits.heads)], 1)
         own = scores[pair, :, targets]
+        # Relative to the pair's own logit: A_ij is then Σ_k 1/s_k, and s_k ≥ 1 since j is inside.
         rivals = (scores - own[:, :, None]).clamp_(-_LARGEST, _LARGEST).exp_()
         inside = torch.zeros(len(pair), logits.items, dtype=torch.bool, device=sources.device)
         inside[pair, sources] = inside[pair, targets] = True
@@ -72,12 +73,13 @@ class ContextSearch(ABC):
         """Which pairs stay open after a few contexts each and up to `allowance` cases."""
         waiting = self.climb()
         chunk = max(1, _CHUNK // self.rivals[0].numel())
-        while (
-            len(waiting) and self.broken is None and self.cases + len(waiting[:chunk]) <= allowance
-        ):
+        while len(waiting) and self.broken is None:
+            if self.cases + len(waiting[:chunk]) > allowance:
+                break
             now, waiting = waiting[:chunk], waiting[chunk:]
             self.cases += len(now)
             waiting = waiting.joined(*self.split(self.narrow(now)))
+            # A pair with a context in the band that rounding leaves open can never be closed.
             waiting = waiting[self._right(self.worst, self.sure)[waiting.pair]]
         still_open = ~self._right(self.worst, self.sure)
         still_open[waiting.pair] = True
@@ -160,7 +162,7 @@ class ContextSearch(ABC):
     def cut(
         self, cases: Cases, rivals: Float[Tensor, "cases heads items"], step: int
     ) -> tuple[Cases, list[Cut]]:
-        """Cuts that every breaking context obeys; the context that the last one chooses is scored."""
+        """Cuts that every breaking context obeys; the context of the last one is scored."""
 
     @abstractmethod
     def split(self, cases: Cases) -> tuple[Cases, Cases]:

@@ -32,14 +32,16 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
     size = _tile_size(table.device)
     edges = _EdgesByTile.of(graph, size, table.device)
     edge_scores = torch.empty(graph.edges, dtype=dtype, device=table.device)
+    # Most tiles hold no score near τ: one maximum per tile rules them out.
     floor, _ = cuts(weights.threshold, decider.bound.of(dtype), dtype)
     false_positives = 0
+    # Two scores may swap places when each is off by the bound, so the highest needs twice that.
     peaks = _Peaks(slack=2 * decider.bound.of(dtype))
     for number, (rows, columns, tile) in enumerate(decider.parts.tiles(dtype, size)):
         flat = tile.view(-1)
         chosen, places = edges.of_tile(number, rows, columns)
         edge_scores[chosen] = flat[places]
-        flat[places] = -torch.inf
+        flat[places] = -torch.inf  # edges are judged after the pass, all at once
         peak = float(tile.amax())
         peaks.see(peak, rows, columns, flat)
         if peak > floor:
@@ -57,9 +59,7 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
         false_positives=false_positives,
         false_negatives=graph.edges - int(found.sum()),
         lowest_edge=_lowest_edge(decider, edge_scores, edges, exponent),
-        highest_non_edge=_highest_non_edge(decider, peaks, exponent)
-        if graph.edges < graph.items**2
-        else None,
+        highest_non_edge=_highest_non_edge(decider, peaks, exponent),
         score_error=scaled_back(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
     )
@@ -99,12 +99,10 @@ class _EdgesByTile:
     def of_tile(
         self, number: int, rows: slice, columns: slice
     ) -> tuple[slice, Int[Tensor, " some"]]:
-        """Which edges lie in a tile, and their places in its flattened scores."""
+        """Which edges a tile holds, and their places in its flattened scores."""
         chosen = slice(int(self.begins[number]), int(self.begins[number + 1]))
-        width = columns.stop - columns.start
-        return chosen, (self.sources[chosen] - rows.start) * width + self.targets[
-            chosen
-        ] - columns.start
+        row, column = self.sources[chosen] - rows.start, self.targets[chosen] - columns.start
+        return chosen, row * (columns.stop - columns.start) + column
 
 
 @dataclass
@@ -143,7 +141,9 @@ def _lowest_edge(
     )
 
 
-def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Extreme:
+def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Extreme | None:
+    if not peaks.pairs:  # all pairs are edges
+        return None
     near = [(source, target) for _, source, target in sorted(peaks.pairs, reverse=True)[:_NEAR]]
     sources, targets = torch.tensor(near, device=decider.table.device).unbind(1)
     again = decider.parts.at(sources, targets)

@@ -23,11 +23,11 @@ class Extreme:
 class SoftmaxCertificate:
     """What holds in every context of `context_length` items.
 
-    certified: every pair is decided correctly in each of them. refuted: `counterexample` is a context
-    in which the pair `broken` is not. open: neither is known; `open_pairs` pairs may go either way,
-    more `search` may tell. The scores of `lowest_edge` and `highest_non_edge` bound A_ij over all
-    these contexts from below and above; `margin` is how far they stay on the right side of τ
-    (Definition 9.1), negative when they do not.
+    certified: every pair is decided correctly in each of them. refuted: `counterexample` is a
+    context in which the pair `broken` is not. open: neither is known; `open_pairs` pairs may go
+    either way, more `search` may tell. The scores of `lowest_edge` and `highest_non_edge` bound
+    A_ij over all these contexts from below and above; `margin` is how far they stay on the right
+    side of τ (Definition 9.1), negative when they do not.
     """
 
     verdict: Literal["certified", "refuted", "open"]

@@ -1,4 +1,4 @@
-"""Softmax scores over every context of ℓ items: logits with their error, and bounds head by head (Eqs. 5–6)."""
+"""Bounds on softmax scores over every context of ℓ items, with rounding included (Eqs. 5–6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = 2.0**-900  # more than what underflow takes from a sum of probabilities
 
 @dataclass(frozen=True)
 class Logits:
-    """L⁽ᵏ⁾_ij = S⁽ᵏ⁾_ij/√d_k in float64, and ε: a computed A_ij lies within a factor e^±ε of the true one.
+    """L⁽ᵏ⁾_ij = S⁽ᵏ⁾_ij/√d_k in float64, and ε: a computed A_ij is within e^±ε of the true one.
 
     With u = 2⁻⁵³, logits off by e move a probability by a factor within e^±2e. A sum of ℓ
     exponentials in logarithms takes at most ℓ + 16 steps, each off by less than u·(|L| + ln ℓ + 8);
@@ -46,7 +46,8 @@ class Logits:
         error = 2 * score_error * max(scales) + 2.0**-51 * rounding
         if not error < 1:
             raise InputError(
-                f"the logits reach {largest:.1g}, too much for float64; scale the weights or the table down"
+                f"the logits reach {largest:.1g}, too much for float64; "
+                "scale the weights or the table down"
             )
         return cls(parts.queries, parts.keys, scales, error)
 
@@ -64,12 +65,11 @@ class Logits:
 
     def bound(self, scores: Float[Tensor, "*n"], lower: bool) -> Float[Tensor, "*n"]:
         """Bounds on true A_ij from bounds on computed ones."""
-        return (
-            scores * math.exp(-self.error) - TINY if lower else scores * math.exp(self.error) + TINY
-        )
+        sign = -1 if lower else 1
+        return scores * math.exp(sign * self.error) + sign * TINY
 
     def above(self, score: float) -> float:
-        """A computed A_ij above this is truly above `score`."""
+        """A computed A_ij above this is truly above `score`; τ may be negative, A_ij never is."""
         return (score + TINY) * math.exp(math.copysign(self.error, score))
 
     def below(self, score: float) -> float:

@@ -1,4 +1,4 @@
-"""The softmax certificate: do softmax weights decide every pair rightly in every context of ℓ items? (Section 8)
+"""The softmax certificate: is every pair decided correctly in every context of ℓ items? (Section 8)
 
 Under softmax a score depends on the context, so all pairs do not decide every context as they do
 under max. Bounds head by head (`softmax_bounds`) decide most pairs; the rest is searched
@@ -28,7 +28,9 @@ _BATCH = 2**21  # numbers (pairs × heads × items) searched at once
 
 
 def calibration(gap: float, length: int) -> float:
-    """Bound the probability of a logit that is `gap` above the other ℓ − 1: 1/(1 + (ℓ − 1)e^−gap) (Lemma 8.2).
+    """The least probability of a logit that is `gap` above the other ℓ − 1 (Lemma 8.2).
+
+    It is 1/(1 + (ℓ − 1)·e^−gap).
 
     >>> calibration(gap=0.0, length=4), calibration(gap=math.log(3), length=2)
     (0.25, 0.75)
@@ -56,9 +58,9 @@ def softmax_certificate(
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
     >>> target_of = torch.eye(8)[torch.from_numpy(graph.targets.copy())]
-    >>> weights = KeyQuery(target_of[None] * 10, torch.eye(8)[None], threshold=0.4, aggregation="softmax")
-    >>> softmax_certificate(weights, graph, table, 4).verdict, softmax_certificate(weights, graph, table, 2).verdict
-    ('certified', 'refuted')
+    >>> weights = KeyQuery(target_of[None] * 10, torch.eye(8)[None], 0.4, aggregation="softmax")
+    >>> [softmax_certificate(weights, graph, table, length).verdict for length in (4, 2)]
+    ['certified', 'refuted']
     """
     _check(weights, graph, table, context_length, search)
     logits = Logits.of(weights, table, context_length)
@@ -89,11 +91,13 @@ def softmax_certificate(
 def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: int) -> None:
     if weights.aggregation != "softmax":
         raise InputError(
-            f"the weights aggregate by {weights.aggregation}: all pairs decide every context; use verify"
+            f"the weights aggregate by {weights.aggregation}: "
+            "all pairs decide every context; use verify"
         )
     if len(table) != graph.items:
         raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row per item"
+            f"the graph has {graph.items} items, the table {len(table)} rows; "
+            "give a table with one row per item"
         )
     if not 1 <= length <= graph.items:
         raise InputError(
@@ -105,7 +109,7 @@ def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: 
 
 @dataclass
 class _Side:
-    """All edges, or all non-edges: how many are open, and the pairs with the worst bounds, worst first."""
+    """All edges, or all non-edges: how many are open, and those with the worst bounds, in order."""
 
     edges: bool
     threshold: float
@@ -159,9 +163,8 @@ def _bound_all(
         truth = torch.zeros_like(low, dtype=torch.bool)
         truth[torch.tensor(graph.sources[here] - first), torch.tensor(graph.targets[here])] = True
         codes = sources[:, None] * graph.items + torch.arange(graph.items, device=device)
-        exists = (
-            codes % (graph.items + 1) == 0 if length == 1 else torch.ones_like(truth)
-        )  # one item: the diagonal
+        # A context of one item holds only a pair (i, i), with code i·m + i.
+        exists = codes % (graph.items + 1) == 0 if length == 1 else torch.ones_like(truth)
         edges.see(low[exists & truth], codes[exists & truth], keep)
         others.see(high[exists & ~truth], codes[exists & ~truth], keep)
     return edges, others
@@ -170,7 +173,10 @@ def _bound_all(
 def _search_all(
     logits: Logits, sides: tuple[_Side, _Side], threshold: float, length: int, search: int
 ) -> Iterator[Int[Tensor, " length"]]:
-    """Search the open pairs in batches, worst first; write what is decided into `sides`, yield what breaks."""
+    """Search the open pairs in batches, worst first, and yield contexts that break one.
+
+    What is decided is written into `sides`.
+    """
     size = max(1, _BATCH // (logits.heads * logits.items))
     batches = [
         (side, slice(first, min(first + size, side.open, search)))
@@ -179,7 +185,8 @@ def _search_all(
     ]
     batches.sort(key=lambda batch: -batch[0].shortfall(batch[1].start))
     waiting = sum(side.open for side in sides)
-    # Once a pair is sure to stay open nothing can be certified: of the others a few contexts are looked at, to refute.
+    # Once a pair is sure to stay open nothing can be certified: from then on only a few contexts of
+    # each pair are looked at, since one of them may still refute.
     lost = waiting > search
     for side, rows in batches:
         waiting -= rows.stop - rows.start
