@@ -8,7 +8,6 @@ exact in float32.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.compiler.head_counts import log2_choices
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
@@ -39,7 +39,10 @@ class Grid:
 
     @classmethod
     def of(cls, head: Head, bits: int) -> Grid:
-        """For each matrix, among a few places where its grid may end, the one that moves its entries least."""
+        """For each matrix, of a few places where its grid may end the one that moves it least.
+
+        A grid that ends below the largest entry is finer, which may be worth the clipping.
+        """
         check_bits(bits)
         top = 2 ** (bits - 1) - 1
         head = head.double()
@@ -69,7 +72,8 @@ def round_weights(weights: KeyQuery, bits: int) -> KeyQuery:
     """Each W_Q and W_K rounded to its own grid of b bits, in float32; the threshold stays.
 
     >>> weights = KeyQuery(torch.tensor([[[0.9], [-0.31]]]), torch.ones(1, 2, 1), threshold=0.5)
-    >>> Grid.of(heads_of(weights)[0], 4).levels(heads_of(round_weights(weights, 4))[0])[0].flatten().tolist()
+    >>> before, after = heads_of(weights)[0], heads_of(round_weights(weights, 4))[0]
+    >>> Grid.of(before, 4).levels(after)[0].flatten().tolist()
     [7.0, -2.0]
     """
     return from_parts(
@@ -102,10 +106,9 @@ def rotated(heads: list[Head], seed: int) -> list[Head]:
     for query, key in heads:
         left, right = torch.linalg.qr(query), torch.linalg.qr(key)
         inner, values, outer = torch.linalg.svd(left.R @ right.R.T, full_matrices=False)
-        turn = torch.linalg.qr(torch.from_numpy(rng.standard_normal((query.shape[1],) * 2))).Q[
-            : len(values)
-        ]
-        root = values.sqrt()[:, None] * turn
+        normal = torch.from_numpy(rng.standard_normal((query.shape[1],) * 2))
+        turn = torch.linalg.qr(normal).Q  # a random rotation
+        root = values.sqrt()[:, None] * turn[: len(values)]
         found.append(torch.stack([left.Q @ inner @ root, right.Q @ outer.mT @ root]))
     return found
 
@@ -117,12 +120,16 @@ def _short(scales: Tensor) -> Tensor:
 
 
 def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
-    """What b-bit weights cost against what the graph holds: log2 m! bits for a permutation, else log2 C(m², m').
+    """What b-bit weights cost against the information in the graph.
 
-    The scales (two a head) and τ are not counted.
+    That is log2 m! bits for a permutation, else log2 C(m², m'). The scales (two per head) and τ are
+    not counted.
     """
-    pairs = graph.items**2
-    held = log2_graphs(graph.items) if graph.is_permutation else _log2_choices(pairs, graph.edges)
+    held = (
+        log2_graphs(graph.items)
+        if graph.is_permutation
+        else log2_choices(graph.items**2, graph.edges)
+    )
     spent = bits * 2 * weights.d_model * weights.budget
     bound = bit_budget_bound(held, weights.d_model, bits)
     return {
@@ -133,9 +140,3 @@ def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
         "bit_budget_bound": bound,
         "budget_over_bound": weights.budget / bound,
     }
-
-
-def _log2_choices(pairs: int, edges: int) -> float:
-    return (
-        math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
-    ) / math.log(2)

@@ -1,4 +1,4 @@
-"""Where to look: how many heads for a budget, and which budget to begin with. Measured rules (docs/compiler.md)."""
+"""Where a search looks: head counts for a budget, and the first budget (docs/compiler.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BITS = 1.7  # bits per key–query parameter that a search begins with
 
 
 def widths_of(budget: int, heads: int, rank: int) -> tuple[int, ...]:
-    """The budget shared as evenly as can be; a head wider than the table's rank would gain nothing.
+    """The budget shared as evenly as possible; more width than the table's rank gains nothing.
 
     >>> widths_of(10, 3, rank=16)
     (4, 3, 3)
@@ -21,7 +21,7 @@ def widths_of(budget: int, heads: int, rank: int) -> tuple[int, ...]:
 
 
 def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> list[int]:
-    """Head counts worth a try, best first: about 2·rank edges a head."""
+    """Head counts worth a try, best first: about 2·rank edges per head."""
     if heads is not None:
         return [heads]
     if problem.level < 0:  # a non-edge must then be pushed below τ by every head
@@ -29,19 +29,23 @@ def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> lis
     else:
         ideal = problem.edges / (_LOAD * problem.rank)
         wanted = [round(ideal), math.ceil(1.4 * ideal), math.floor(0.7 * ideal)]
-    least = -(-budget // problem.rank)
-    return list(
-        dict.fromkeys(
-            min(budget, max(1, least if problem.level > 0 else 1, count)) for count in wanted
-        )
-    )
+    # Fewer heads than this could not use the budget: none is wider than the rank.
+    least = -(-budget // problem.rank) if problem.level > 0 else 1
+    return list(dict.fromkeys(min(budget, max(1, least, count)) for count in wanted))
 
 
 def first_budget(items: int, edges: int, rank: int) -> int:
-    """D_K at which 2·rank·D_K parameters hold log₂ C(m², m') bits, at the density that is usually reached."""
+    """D_K at which 2·rank·D_K parameters hold log₂ C(m², m') bits, at a density often reached."""
     pairs = items * items
-    few = min(edges, pairs - edges)
-    bits = (
-        math.lgamma(pairs + 1) - math.lgamma(few + 1) - math.lgamma(pairs - few + 1)
-    ) / math.log(2)
+    bits = log2_choices(pairs, min(edges, pairs - edges))
     return max(1, math.ceil(bits / (2 * rank * _BITS)))
+
+
+def log2_choices(pairs: int, edges: int) -> float:
+    """log₂ C(m², m'): the bits that name a graph, loops allowed.
+
+    >>> round(log2_choices(4, 2), 3)  # of 6 graphs
+    2.585
+    """
+    ways = math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
+    return ways / math.log(2)

@@ -77,7 +77,7 @@ class MaxSearch(WeightSearch):
         return False
 
     def minimise(self) -> None:
-        """Grow until a budget is reached, then shrink, hastily at first, with patience at the end."""
+        """Grow until a budget is reached, then shrink, hastily at first and patiently at last."""
         graph, floor = self.request.graph, self.request.heads or 1
         first = max(floor, first_budget(graph.items, graph.edges, self.problem.rank))
         sparse = graph.edges < _SPARSE * graph.items**2

@@ -1,4 +1,4 @@
-"""From whitened weights that separate to KeyQuery weights with as wide a margin as a few more steps can give."""
+"""From whitened weights that separate to certified weights with a wider margin."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headcount.shapes import Float
 
 _GROWTH = 1.3  # how much wider a margin is tried each time
 _STUCK = 1e4  # damping beyond which no step helps
+_EASIER, _HARDER = 0.5, 4.0  # what a step that helps, or does not, makes of the damping
 
 
 def widen_margin(
@@ -29,7 +30,11 @@ def widen_margin(
     enough: float = 0.5,
     steps: int = 60,
 ) -> Weights:
-    """Widen the relative margin, (low − high)/(low + high), by descent on margins just beyond the one reached."""
+    """Widen the relative margin, (low − high)/(low + high), by a few Levenberg–Marquardt steps.
+
+    Each step aims at a margin a little beyond the one reached, so that only binding pairs violate
+    it.
+    """
     objective = Objective(problem)
     plain = Pressure(torch.ones(1, problem.edges, device=problem.points.device))
     damping = torch.full((1,), 1e-3, device=problem.points.device)
@@ -39,7 +44,7 @@ def widen_margin(
         middle, gap = float(here.low + here.high) / 2, float(here.gap)
         if middle * problem.level > 0 and gap / 2 / abs(middle) > widest:
             best, widest = weights, gap / 2 / abs(middle)
-            weights = weights.scaled(problem.level / middle)
+            weights = weights.scaled(problem.level / middle)  # τ back to the middle of the gap
         if widest >= enough or float(damping) > _STUCK or not keep_on():
             break
         setting = max(_GROWTH * widest, 1e-3), 0.0, plain
@@ -47,29 +52,32 @@ def widen_margin(
         assert here.step is not None
         moved = weights.minus(here.step)
         better = float(objective.read(moved, *setting).loss) < float(here.loss)
-        weights, damping = (moved, damping * 0.5) if better else (weights, damping * 4)
+        if better:
+            weights, damping = moved, damping * _EASIER
+        else:
+            damping = damping * _HARDER
     return best
 
 
 def unwhitened(
     problem: WhitenedProblem, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
 ) -> KeyQuery:
-    """The weights for the table as given, each head balanced so that W_Q and W_K have one norm."""
+    """The weights for the table as given, each head scaled so that W_Q and W_K have one norm."""
     heads = []
     for head, width in enumerate(widths):
         query, key = (
             problem.fold @ part[0, head, :, :width].cpu().double()
             for part in (weights.queries, weights.keys)
         )
-        ratio = (
-            (_norm(key) / _norm(query)).sqrt() if query.any() and key.any() else torch.tensor(1.0)
-        )
+        ratio = torch.tensor(1.0)
+        if query.any() and key.any():
+            ratio = (_norm(key) / _norm(query)).sqrt()
         heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
     return KeyQuery.from_heads(heads, threshold=problem.level)
 
 
 def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
-    """Without the squares of very large or small entries."""
+    """The norm, without squaring very large or small entries."""
     largest = part.abs().max()
     return largest * (part / largest).norm()
 
@@ -81,7 +89,7 @@ def certified_weights(
     graph: Graph,
     table: Float[Tensor, "items d_model"],
 ) -> tuple[KeyQuery, Certificate] | None:
-    """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
+    """Undo the whitening, put τ in the middle of the gap, certify: in float32, else in float64."""
     for dtype in (torch.float32, torch.float64):
         with suppress(InputError):  # entries too large or too small for this dtype
             folded = unwhitened(problem, weights, widths, dtype)

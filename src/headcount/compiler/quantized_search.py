@@ -1,4 +1,4 @@
-"""The search for weights on a grid of b bits: compile, move onto the grid, certify what came out."""
+"""The search for weights on a grid of b bits: compile, move onto the grid, certify the result."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class QuantizedSearch(WeightSearch):
         )
 
     def _compile_and_round(self, budget: int | None, share: float = 1.0) -> KeyQuery:
-        """Exact weights (None: the smallest) in this share of the time left; they are rounded too."""
+        """Exact weights (None: the smallest) in this share of the time left; round them too."""
         seconds = max(0.01, share * (self.deadline - time.monotonic()))
         search = self._exact_search(budget, seconds)
         try:

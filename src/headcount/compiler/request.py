@@ -1,4 +1,4 @@
-"""What the compiler is asked for: a graph, a table and the options, checked before any work begins."""
+"""What the compiler is asked for: graph, table and options, checked before any work begins."""
 
 from __future__ import annotations
 

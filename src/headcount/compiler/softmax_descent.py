@@ -1,15 +1,15 @@
-"""Descents for softmax weights: towards an order of logits in two heads, and on the certificate's own bounds.
+"""Descents for softmax weights: towards an order of logits, and on the certificate's own bounds.
 
 Under softmax a row's masses sum to h in every context, with or without a target in it. With two
 heads there is a way out that serves every context length, since the source itself is always in its
 context:
 
-    head 1:  edge > the source itself > everything else       head 2:  edge > everything else > the
-    source itself
+    head 1:  edge > the source itself > everything else
+    head 2:  edge > everything else > the source itself
 
-In sharp heads an edge then collects 2, and nothing else more than 1. This needs one target a source
-at most. In long contexts the masses of non-edges may also just be spread evenly; there the bounds
-of the certificate are descended.
+In sharp heads an edge then collects 2, and nothing else more than 1. This needs at most one target
+per source. In long contexts the masses of non-edges may also just be spread evenly; there the
+descent is on the bounds of the certificate.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float
 
 _STEPS = 1000
-_RATE = 0.05
+_RATE = 0.05  # of Adam at first; it falls like a cosine
 _TRIALS = 4
-_COLDEST, _WARMEST = 0.003, 0.1  # the smooth extremes of bounds
+# Temperatures at which the lowest and highest bounds are softened, from first to last: warm ones
+# let many pairs shape the weights, cold ones only the binding pair.
+_WARMEST, _COLDEST = 0.1, 0.003
+# A descent ends at this difference of logits, or gap between bounds: stretching does the rest.
+_ORDERED, _APART = 0.05, 0.01
 
 Both = Float[Tensor, "two trials heads rank width"]  # W_Q and W_K of every trial
 
@@ -42,7 +46,7 @@ def edge_mask(problem: WhitenedProblem) -> Bool[Tensor, "items items"]:
 def ordered(
     problem: WhitenedProblem, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
 ) -> tuple[Both, float]:
-    """Two heads in the order above, and the least difference in that order: right if positive."""
+    """Two heads in the order above, and the least difference in it: correct if positive."""
     edges = edge_mask(problem)
     own = torch.eye(problem.items, dtype=torch.bool) & ~edges
     others = ~(own | edges)
@@ -53,7 +57,7 @@ def ordered(
     def loss_of(weights: Tensor, share: float) -> Tensor:
         nonlocal best, widest
         logits = _logits(problem, weights)
-        margin = max(1 - 1.3 * share, 0.05)
+        margin = max(1 - 1.3 * share, _ORDERED)  # shrinks, as in `descent`
         total = logits.new_zeros(logits.shape[0])
         least = torch.full_like(total, torch.inf)
         for head, rules in enumerate(above):
@@ -67,17 +71,17 @@ def ordered(
             best, widest = weights.detach()[:, top : top + 1].clone(), reached
         return total.sum()
 
-    _adam(start, loss_of, lambda: widest < 0.05 and keep_on())
+    _adam(start, loss_of, lambda: widest < _ORDERED and keep_on())
     return best, widest
 
 
 def _precedences(
     edges: Tensor, own: Tensor, others: Tensor, head: int
 ) -> list[tuple[Bool[Tensor, "m m"], int, Bool[Tensor, "m m"]]]:
-    """(pivot, sign, where): in each row the pivot's logit lies above (+) or below (−) those of the marked pairs."""
+    """(pivot, sign, where): each row's pivot must be above (+) or below (−) the marked pairs."""
     has_edge, has_own = edges.any(1, keepdim=True), own.any(1, keepdim=True)
-    order = [(own, 1, others & has_own)] if head == 0 else [(own, -1, others & has_own)]
-    return [*order, (edges, 1, (own | others) & has_edge)]
+    itself = own, 1 if head == 0 else -1, others & has_own
+    return [itself, (edges, 1, (own | others) & has_edge)]
 
 
 def spread(
@@ -87,7 +91,10 @@ def spread(
     seed: int,
     keep_on: Callable[[], bool],
 ) -> tuple[Both, float]:
-    """Widen the gap between the bounds: lowest edge − highest non-edge over every context of ℓ items."""
+    """Widen the gap between the bounds over every context of ℓ items: lowest edge − highest other.
+
+    Returns the best weights and their gap.
+    """
     edges = edge_mask(problem)
     start = _start(problem, widths, seed)
     best, widest = start[:, :1], -math.inf
@@ -100,10 +107,8 @@ def spread(
         low, high = (
             extreme_masses(logits, items, length, largest).sum(1) for largest in (True, False)
         )
-        low, high = (
-            low.masked_fill(~edges, torch.inf).flatten(1),
-            high.masked_fill(edges, -torch.inf).flatten(1),
-        )
+        low = low.masked_fill(~edges, torch.inf).flatten(1)
+        high = high.masked_fill(edges, -torch.inf).flatten(1)
         gap = (low.amin(1) - high.amax(1)).detach()
         reached, top = float(gap.max()), int(gap.argmax())
         if reached > widest:
@@ -111,7 +116,7 @@ def spread(
         warmth = _WARMEST * (_COLDEST / _WARMEST) ** share
         return warmth * ((-low / warmth).logsumexp(1) + (high / warmth).logsumexp(1)).sum()
 
-    _adam(start, loss_of, lambda: widest < 0.01 and keep_on())
+    _adam(start, loss_of, lambda: widest < _APART and keep_on())
     return best, widest
 
 
@@ -121,7 +126,10 @@ def _logits(problem: WhitenedProblem, weights: Both) -> Float[Tensor, "trials he
 
 
 def _start(problem: WhitenedProblem, widths: tuple[int, ...], seed: int) -> Both:
-    """Scores of about unit size; columns beyond a head's width are zero, and stay so: both factors vanish there."""
+    """Scores of about unit size; columns beyond a head's width are zero.
+
+    They stay zero, since both factors of their slope vanish.
+    """
     shape = (2, _TRIALS, len(widths), problem.rank, max(widths))
     draws = torch.from_numpy(generator(seed, 0x50F7).standard_normal(shape)).float()
     for head, width in enumerate(widths):

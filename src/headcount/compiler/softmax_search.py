@@ -22,7 +22,7 @@ from headcount.errors import NoSolution
 from headcount.problem.graph import Graph
 
 # An ordered head is stretched until its least difference of logits is ln ℓ + x. At a difference of
-# ln ℓ + x the ℓ − 1 rivals hold a share of about e^−x: larger x are sharper, but closer to overflow.
+# ln ℓ + x the ℓ − 1 rivals together hold about e^−x of what the first holds: larger x are sharper.
 _SHARPNESS = (0.0, 1.0, 2.0, 4.0, 8.0)
 _GROWTH = 1.25  # of the budgets tried, until one is reached
 

@@ -16,12 +16,17 @@ from torch import Tensor
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
-_RANK = 1e-6  # a direction is left out below this share of the largest singular value, unless the dtype is finer
+# Directions below this share of the largest singular value are left out, or below the resolution
+# of the table's dtype where that is finer: whitening would blow up what is only rounding there.
+_RANK = 1e-6
 
 
 @dataclass(frozen=True)
 class WhitenedProblem:
-    """Whitened rows, the matrix that folds whitening into weights, the edges, and the threshold."""
+    """Whitened rows, the matrix that undoes whitening in weights, the edges and the threshold.
+
+    Weights W for the rows of `points` become `fold @ W` for the rows of the table.
+    """
 
     points: Float[Tensor, "items rank"]
     fold: Float[Tensor, "d_model rank"]
@@ -33,15 +38,14 @@ class WhitenedProblem:
     def of(
         cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device
     ) -> WhitenedProblem:
+        """Whiten a table: its rows become those of U, scaled to a mean squared norm of 1."""
         left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
         cut = min(_RANK, max(table.shape) * torch.finfo(table.dtype).eps)
         rank = max(1, int((values > cut * values[0]).sum()))
-        scale = math.sqrt(len(table) / rank)  # rows of mean squared norm 1
-        fold = (
-            right[:rank].T / values[:rank] * scale
-            if values[0] > 0
-            else torch.zeros(table.shape[1], rank).double()
-        )
+        scale = math.sqrt(len(table) / rank)
+        fold = torch.zeros(table.shape[1], rank).double()
+        if values[0] > 0:
+            fold = right[:rank].T / values[:rank] * scale
         sources, targets = (
             torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets)
         )
