@@ -191,7 +191,7 @@ BAD_INPUT = {
         ["verify", "cut.safetensors", GRAPH, TABLE],
         "cut.safetensors: not a whole weights file",
     ),
-    "no weights inside": (["show", "other.safetensors"], "holds no key-query weights"),
+    "no weights inside": (["show", "other.safetensors"], "does not hold key-query weights"),
     "widths that do not fit": (["show", "widths.safetensors"], "widths (4,)"),
     "a tensor missing": (
         ["show", "missing.safetensors"],

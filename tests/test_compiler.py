@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from fractions import Fraction
 
@@ -19,9 +20,9 @@ from headcount.compiler.certificate import Certificate, graph_hash, table_hash
 from headcount.compiler.compile import compile
 from headcount.compiler.curvature import Direct, Iterative
 from headcount.compiler.descent import Schedule, descend, start
+from headcount.compiler.head_counts import first_budget, head_counts, widths_of
 from headcount.compiler.objective import Objective, Pressure, Reading, Weights
-from headcount.compiler.prepared import Prepared
-from headcount.compiler.splits import first_budget, head_counts, widths_of
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, one_hot_embeddings
 from headcount.problem.graph import Graph
@@ -237,7 +238,7 @@ def test_a_certificate_names_its_problem_and_is_not_given_for_errors() -> None:
 
 
 def plain_loss(
-    problem: Prepared, flat: torch.Tensor, shape: torch.Size, margin: float, warmth: float
+    problem: WhitenedProblem, flat: torch.Tensor, shape: torch.Size, margin: float, warmth: float
 ) -> torch.Tensor:
     """The loss of one trial as written, all pairs at once."""
     queries, keys = flat.view(2, *shape)
@@ -252,7 +253,7 @@ def plain_loss(
 @pytest.mark.parametrize("level", [1.0, -1.0])
 def test_the_model_has_the_slope_of_the_loss(level: float) -> None:
     graph = random_graph(10, 20)
-    problem = Prepared.of(graph, gaussian_embeddings(10, 4), level, torch.device("cpu"))
+    problem = WhitenedProblem.of(graph, gaussian_embeddings(10, 4), level, torch.device("cpu"))
     weights = start(problem, (3, 3), 1, seed=0)
     reading = Objective(problem).read(
         weights, 0.3, 0.2, Pressure(torch.ones(1, graph.edges)), damping=torch.full((1,), 1e7)
@@ -272,7 +273,7 @@ def test_the_model_has_the_slope_of_the_loss(level: float) -> None:
 def test_both_models_take_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curvature, "_ROUNDS", 500)
     monkeypatch.setattr(curvature, "_CLOSE", 1e-6)
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(20), gaussian_embeddings(20, 5), 1.0, torch.device("cpu")
     )
     weights, pressure = start(problem, (2, 2), 2, seed=1), Pressure(torch.ones(2, 20))
@@ -286,7 +287,7 @@ def test_both_models_take_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_direct_model_solves_the_least_squares_problem() -> None:
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
     )
     weights, margin, damping = start(problem, (2,), 1, seed=2), 0.5, 0.1
@@ -315,7 +316,7 @@ def test_the_direct_model_solves_the_least_squares_problem() -> None:
 
 @pytest.mark.parametrize("pressed", [False, True])
 def test_tiles_do_not_change_a_reading(pressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         random_graph(30, 50), gaussian_embeddings(30, 5), 1.0, torch.device("cpu")
     )
     weights = start(problem, (3, 2), 3, seed=0)
@@ -363,7 +364,7 @@ def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPa
     seen: list[tuple[float, float]] = []
     real = Pressure.press
     monkeypatch.setattr(Pressure, "press", press)
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(32), gaussian_embeddings(32, 8), 1.0, torch.device("cpu")
     )
     descend(problem, (1,), 1, 0, Schedule(steps=20))
@@ -373,7 +374,7 @@ def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPa
 
 
 def test_columns_beyond_a_width_stay_zero() -> None:
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
     )
     weights = start(problem, (3, 1), 1, seed=0)
@@ -390,7 +391,7 @@ def test_columns_beyond_a_width_stay_zero() -> None:
 
 
 def test_splits() -> None:
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(256), gaussian_embeddings(256, 32), 1.0, torch.device("cpu")
     )
     assert head_counts(problem, 20, None)[0] == 4
@@ -399,3 +400,22 @@ def test_splits() -> None:
     assert sum(widths_of(23, 5, 32)) == 23
     assert widths_of(10, 2, 3) == (3, 3)
     assert 15 <= first_budget(256, 256, 32) <= 30
+
+
+@pytest.mark.parametrize(
+    "options", [{"bits": 8}, {"variant": "softmax", "context_length": 3}, {}], ids=str
+)
+def test_a_certificate_survives_json(options: dict[str, int | str]) -> None:
+    found = compile(permutation_graph(6), torch.eye(6), budget=12, **options)  # pyright: ignore[reportArgumentType]
+    text = found.certificate.to_json()
+    assert Certificate.from_json(text) == found.certificate
+    assert json.loads(text) == found.certificate.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "not a certificate"), ("[]", "no JSON object"), ("{}", "margin is missing")],
+)
+def test_what_is_not_a_certificate_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Certificate.from_json(text)

@@ -8,7 +8,7 @@ import torch
 from headcount.compiler import curvature
 from headcount.compiler.curvature import Direct, Iterative, Tile, solve_together
 from headcount.compiler.descent import start
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 
@@ -38,7 +38,7 @@ def gathered(
     kind: type[Direct | Iterative], widths: tuple[int, ...], tilt: float = 1.0
 ) -> Direct | Iterative:
     """A model of heads whose last columns are `tilt` times as long, with every pair active."""
-    problem = Prepared.of(
+    problem = WhitenedProblem.of(
         permutation_graph(20), gaussian_embeddings(20, 5), 1.0, torch.device("cpu")
     )
     weights = start(problem, widths, 1, seed=1)

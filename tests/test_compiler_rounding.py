@@ -23,9 +23,8 @@ from headcount import (
 )
 from headcount.cli import main
 from headcount.compiler.compile import compile
-from headcount.compiler.compile_rounded import bit_account
-from headcount.compiler.on_grid import Pairs, onto_grid
-from headcount.compiler.rounding import Grid, heads_of, rounded, turned
+from headcount.compiler.grid import Grid, bit_account, heads_of, rotated, round_weights
+from headcount.compiler.quantize import Pairs, onto_grid
 
 
 def on_a_grid(part: torch.Tensor, bits: int) -> bool:
@@ -54,7 +53,7 @@ def test_rounded_entries_lie_on_the_grid(seed, bits, exponent):
         for w in (1, 3)
     ]
     weights = KeyQuery.from_heads(heads, threshold=1.0)
-    found = rounded(weights, bits)
+    found = round_weights(weights, bits)
     assert found.queries.dtype == torch.float32
     for before, after in zip(heads_of(weights), heads_of(found), strict=True):
         grid = Grid.of(before, bits)
@@ -68,7 +67,7 @@ def test_rounded_entries_lie_on_the_grid(seed, bits, exponent):
 def test_turned_heads_score_alike():
     draw = torch.Generator().manual_seed(0)
     heads = [torch.randn(2, 6, width, generator=draw, dtype=torch.float64) for width in (1, 4, 6)]
-    for before, after in zip(heads, turned(heads, seed=1), strict=True):
+    for before, after in zip(heads, rotated(heads, seed=1), strict=True):
         assert torch.allclose(before[0] @ before[1].T, after[0] @ after[1].T)
         assert torch.allclose(after[0].norm(), after[1].norm())
 
@@ -94,7 +93,7 @@ def test_certificate_is_of_the_rounded_weights(bits):
 def test_fixing_a_few_at_a_time_keeps_what_plain_rounding_breaks():
     graph, table = permutation_graph(32), gaussian_embeddings(32, 16)
     weights = compile(graph, table, budget=8).weights
-    pairs, heads = Pairs.of(graph, table, weights.threshold), turned(heads_of(weights), 0)
+    pairs, heads = Pairs.of(graph, table, weights.threshold), rotated(heads_of(weights), 0)
     plain = [Grid.of(head, 4).nearest(head) for head in heads]
     careful, gap = onto_grid(pairs, heads, 4, 0.1, lambda: True)
     assert gap == pairs.gap(careful)[0]

@@ -10,18 +10,19 @@ import pytest
 import torch
 
 from headcount.attention.verification import verify
-from headcount.compiler import attempts
-from headcount.compiler.attempts import Attempt, Workshop, levels_of
+from headcount.compiler import max_search
 from headcount.compiler.certificate import table_hash
 from headcount.compiler.compile import compile
 from headcount.compiler.descent import Descended, start
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.max_search import MaxSearch, levels_of
+from headcount.compiler.search import Attempt
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph, random_graph
 
-REAL = attempts.descend
+REAL = max_search.descend
 Calls = list[tuple[float, tuple[int, ...], int]]
 
 
@@ -43,14 +44,14 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
         calls: Calls = []
 
         def descend(
-            problem: Prepared, widths: tuple[int, ...], trials: int, seed: int, *rest: Any
+            problem: WhitenedProblem, widths: tuple[int, ...], trials: int, seed: int, *rest: Any
         ) -> Descended:
             calls.append((problem.level, widths, seed))
             if passes(problem.level):
                 return REAL(problem, widths, trials, seed, *rest)
             return Descended(start(problem, widths, 1, seed), -1.0, 5, 1)
 
-        monkeypatch.setattr(attempts, "descend", descend)
+        monkeypatch.setattr(max_search, "descend", descend)
         return calls
 
     return watch
@@ -125,12 +126,12 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-@pytest.mark.parametrize("during", ["polish", "settle"])
+@pytest.mark.parametrize("during", ["widen_margin", "certified_weights"])
 @pytest.mark.parametrize("budget", [8, None])
 def test_weights_that_separate_survive_an_interruption(
     during: str, budget: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, during, once(getattr(attempts, during)))
+    monkeypatch.setattr(max_search, during, once(getattr(max_search, during)))
     graph, table = permutation_graph(16), gaussian_embeddings(16, 8)
     found = compile(graph, table, budget)
     assert verify(found.weights, graph, table).exact
@@ -217,14 +218,14 @@ def test_unknown_variants_and_devices_are_refused(
 
 
 def test_the_widest_margin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reach(self: Workshop, *_: Any, **__: Any) -> bool:
+    def reach(self: MaxSearch, *_: Any, **__: Any) -> bool:
         self.frontier += [
             Attempt(n, (n,), False, 0, margin, 9, 0.1)
             for n, margin in ((1, 0.2), (2, 0.4), (3, 0.3))
         ]
         return False
 
-    monkeypatch.setattr(Workshop, "reach", reach)
+    monkeypatch.setattr(MaxSearch, "reach", reach)
     with pytest.raises(NoSolution, match=r"D_K = 2 in 1 head reached a relative margin of 0\.4"):
         compile(permutation_graph(4), torch.eye(4), budget=4, margin=0.9)
 
@@ -252,7 +253,7 @@ def files(tmp_path: Any) -> None:
 def test_the_command_refuses_before_it_searches(
     words: tuple[str, ...], said: str, files: None, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "descend", interrupted)
+    monkeypatch.setattr(max_search, "descend", interrupted)
     code, _, err = command("compile", "graph.csv", "table.npy", *words)
     assert code == 2
     assert said in err

@@ -21,11 +21,10 @@ from headcount import (
     save_embeddings,
     write_graph,
 )
-from headcount.attention.softmax_bounds import Logits, bound_scores
+from headcount.attention.softmax_bounds import Logits, bound_scores, extreme_masses
 from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.cli import main
 from headcount.compiler.compile import compile
-from headcount.compiler.softmax_descent import _masses
 
 
 def right_in_every_context(
@@ -110,7 +109,7 @@ def test_bad_options():
 
 
 @pytest.mark.parametrize("length", [2, 4, 7])
-def test_descended_bounds_are_the_certificate_bounds(length):
+def test_descended_bounds_are_the_certificate_bounds_and_have_slopes(length):
     draw = torch.Generator().manual_seed(length)
     weights = KeyQuery(
         *torch.randn(2, 3, 5, 2, generator=draw), threshold=1.0, aggregation="softmax"
@@ -119,8 +118,13 @@ def test_descended_bounds_are_the_certificate_bounds(length):
     rows = torch.stack([logits.rows(head, torch.arange(7)) for head in range(3)])
     bounds = bound_scores(logits, torch.arange(7), length)
     for largest, bound in zip((True, False), bounds, strict=True):
-        mass = _masses(rows, length, largest).sum(0)
-        assert torch.allclose(mass, bound)
+        rows.requires_grad_().grad = None
+        mass = extreme_masses(rows, torch.arange(7), length, largest).sum(0)
+        assert torch.allclose(mass.detach(), bound)
+        mass.square().sum().backward()
+        assert rows.grad is not None
+        assert rows.grad.isfinite().all()
+        assert rows.grad.any()
 
 
 def test_contexts_of_one_item():

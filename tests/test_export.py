@@ -372,7 +372,7 @@ def test_files_that_hold_no_attention_are_refused(tmp_path):
     for name in ("cut", "fewer", "odd", "none", "word"):
         with pytest.raises(InputError, match=f"{name}.safetensors: not a whole attention file"):
             load_attention(tmp_path / f"{name}.safetensors")
-    with pytest.raises(InputError, match="holds no exported attention"):
+    with pytest.raises(InputError, match="does not hold an exported attention"):
         load_attention(tmp_path / "weights.safetensors")
     with pytest.raises(InputError, match="no such file"):
         load_attention(tmp_path / "missing.safetensors")

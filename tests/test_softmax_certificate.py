@@ -15,8 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headcount.attention.context_search as context_search
 import headcount.attention.softmax_certificate as softmax
-import headcount.attention.softmax_search as softmax_search
 from headcount import (
     ContextSampler,
     Graph,
@@ -159,7 +159,7 @@ def test_bounds_hold_for_every_pair(seed):
         assert above[exists] == pytest.approx(high[exists], abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", [softmax_search.EdgeSearch, softmax_search.NonEdgeSearch])
+@pytest.mark.parametrize("kind", [context_search.EdgeSearch, context_search.NonEdgeSearch])
 @pytest.mark.parametrize("length", [2, 3, 6, 8])
 def test_the_search_finds_the_threshold_at_which_a_pair_breaks(kind, length):
     """Against brute force on one pair: just inside the true extreme it refutes, just outside it certifies."""
@@ -293,7 +293,7 @@ def test_bad_input_is_refused(change, length, sentence):
             2,
             search=-1,
         )
-    with pytest.raises(InputError, match="one row an item"):
+    with pytest.raises(InputError, match="one row per item"):
         softmax_certificate(
             replace(weights, aggregation="softmax"), permutation_graph(4), torch.ones(3, 2), 2
         )

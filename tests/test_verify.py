@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-import headcount.attention.verification as verification
+import headcount.attention.pair_verification as pair_verification
 from headcount import (
     ContextSampler,
     Graph,
@@ -23,8 +24,18 @@ from headcount import (
     verify,
 )
 from headcount.attention.exact import ErrorBound, cuts, predicted_exactly
+from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.attention.tiles import Projections
 from tests.strategies import problems
+
+
+def shift(weights: KeyQuery, table: torch.Tensor) -> int:
+    """The power of two by which scores are scaled where entries are beyond 2^±200."""
+    peaks = (
+        math.frexp(float(part.abs().max()))[1] for part in (table, weights.queries, weights.keys)
+    )
+    rows, queries, keys = (peak if abs(peak) > 199 else 0 for peak in peaks)
+    return 2 * rows + queries + keys
 
 
 def exact_scores(weights: KeyQuery, table: torch.Tensor) -> list[list[Fraction]]:
@@ -71,14 +82,15 @@ def test_verify_agrees_with_rational_brute_force(problem, precision, tile):
             wrong_above += above and (i, j) not in truth
             wrong_below += (not above) and (i, j) in truth
             (edge if (i, j) in truth else other).append(scores[i][j])
-    verification._TILE, before = tile, verification._TILE
+    pair_verification._TILE, before = tile, pair_verification._TILE
     try:
         found = verify(weights, graph, table, precision=precision)
     except InputError:  # only for a threshold so far from the scores that one scale fits neither
-        assert abs(math.log2(abs(weights.threshold))) > 800
+        size = math.log2(abs(weights.threshold))
+        assert max(abs(size), abs(size - shift(weights, table))) > 800
         return
     finally:
-        verification._TILE = before
+        pair_verification._TILE = before
     assert (found.false_positives, found.false_negatives) == (wrong_above, wrong_below)
     assert found.exact == (wrong_above + wrong_below == 0)
     hits = graph.edges - wrong_below
@@ -331,3 +343,40 @@ def test_sizes_beyond_any_product_are_still_decided():
     far = KeyQuery(one(1.5e154), one(1.0e154), -1.5e308)
     with pytest.raises(InputError, match="overflows float64"):
         verify(far, none, torch.ones(1, 1, dtype=torch.float64))
+
+
+def sharp_softmax(graph: Graph, scale: float) -> KeyQuery:
+    """One head in which every source attends to its target."""
+    target_of = torch.eye(graph.items)[torch.from_numpy(graph.targets.copy())]
+    return KeyQuery(target_of[None] * scale, torch.eye(graph.items)[None], 0.4, "softmax")
+
+
+def test_a_context_length_decides_every_context_of_that_length():
+    graph, table = permutation_graph(8), torch.eye(8)
+    weights = sharp_softmax(graph, 10.0)
+    found = verify(weights, graph, table, context_length=4, samples=50)
+    assert (found.exact, found.verdict, found.contexts) == (True, "certified", 50)
+    assert found.certificate == softmax_certificate(weights, graph, table, 4)
+    refuted = verify(weights, graph, table, context_length=2)
+    assert (refuted.exact, refuted.verdict) == (False, "refuted")
+    assert (refuted.scope, refuted.contexts) == ("given contexts", 1)
+    assert refuted.false_positives + refuted.false_negatives > 0
+    unsure = verify(weights, graph, table, context_length=2, search=0)
+    assert (unsure.exact, unsure.verdict, unsure.scope) == (False, "open", "sampled contexts")
+
+
+def test_a_context_length_changes_nothing_where_all_pairs_decide():
+    graph, table = permutation_graph(8), torch.eye(8)
+    weights = replace(sharp_softmax(graph, 1.0), aggregation="max")
+    assert verify(weights, graph, table, context_length=4) == verify(weights, graph, table)
+    assert verify(weights, graph, table).as_dict()["certificate"] is None
+    with pytest.raises(InputError, match="exclude each other"):
+        verify(weights, graph, table, context_length=2, contexts=torch.tensor([[0, 1]]))
+
+
+def test_softmax_weights_are_checked_at_the_length_they_were_made_for():
+    graph, table = permutation_graph(20), torch.eye(20)
+    weights = sharp_softmax(graph, 10.0)
+    assert verify(weights, graph, table, samples=3).pairs == 3 * 16**2
+    noted = replace(weights, notes={"context_length": "5"})
+    assert verify(noted, graph, table, samples=3).pairs == 3 * 5**2

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headcount.compiler.compile import compile as compile
     from headcount.compiler.compile import Compiled as Compiled
     from headcount.compiler.certificate import Certificate as Certificate
-    from headcount.attention.storage import load as load_weights  # noqa: F401
+    from headcount.attention.storage import load_weights as load_weights
     from headcount.attention.storage import load as load  # the former name of `load_weights`
     from headcount.attention.export import to_torch as to_torch
     from headcount.attention.export import TorchAttention as TorchAttention

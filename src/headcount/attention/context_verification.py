@@ -1,4 +1,4 @@
-"""Verification on contexts: what softmax needs, since its scores depend on the context (Eqs. 5–6)."""
+"""Verification on contexts, which softmax needs: its scores depend on the context (Eqs. 5–6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.exact import ErrorBound, Judge, tamed, untamed
+from headcount.attention.exact import ErrorBound, PairDecider, rescaled, scaled_back
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
 from headcount.attention.tiles import Projections
@@ -18,10 +18,14 @@ from headcount.problem.contexts import labels
 from headcount.problem.graph import Graph
 from headcount.shapes import Bool, Float, Int
 
+_CHUNK = 2**22  # numbers held at once while contexts are scored
+_FLAT = 300  # logits off by more than this say nothing, and exp(2·error) would overflow soon
+
 
 def checked_contexts(
     contexts: Int[Tensor, "count length"], graph: Graph
 ) -> Int[Tensor, "count length"]:
+    """The contexts as int64, refused unless each row holds distinct items of the graph."""
     if contexts.ndim != 2 or contexts.is_floating_point() or 0 in contexts.shape:
         raise InputError(
             f"contexts of shape {tuple(contexts.shape)} must be rows of item ids, at least one"
@@ -51,7 +55,8 @@ def verify_contexts(
     if weights.aggregation == "softmax":
         scores = _context_scores(weights, table, contexts)
         error = _softmax_error(weights, table.double(), contexts.shape[1])
-        # Exponentials cannot be decided exactly: a score within its error bound of τ counts as wrong.
+        # Exponentials cannot be decided exactly: a score closer to τ than its error bound counts
+        # as wrong.
         wrong = ~torch.where(
             truth, scores > weights.threshold + error, scores <= weights.threshold - error
         )
@@ -67,7 +72,7 @@ def verify_contexts(
         false_negatives=int((wrong & truth).sum()),
         lowest_edge=_extreme(scores, truth, contexts, exponent, lowest=True),
         highest_non_edge=_extreme(scores, ~truth, contexts, exponent, lowest=False),
-        score_error=untamed(error, exponent),
+        score_error=scaled_back(error, exponent),
         checked_in="float64",
         contexts=len(contexts),
         failed_contexts=failed,
@@ -81,15 +86,18 @@ def _decided(
     contexts: Int[Tensor, "count length"],
     truth: Bool[Tensor, "count length length"],
 ) -> tuple[Float[Tensor, "count length length"], float, Bool[Tensor, "count length length"], int]:
-    """Max and sum, tamed by 2^-exponent: scores, the bound on their error, wrong decisions, the exponent."""
-    weights, table, exponent = tamed(weights, table)
-    judge = Judge.of(weights, table)
+    """Max and sum: scores, the bound on their error, wrong decisions, the exponent.
+
+    Scores and bound are those of the rescaled problem, 2^−exponent times the original ones.
+    """
+    weights, table, exponent = rescaled(weights, table)
+    decider = PairDecider.of(weights, table)
     pairs = tuple(
         part.expand_as(truth).flatten() for part in (contexts[:, :, None], contexts[:, None, :])
     )
-    scores = judge.parts.at(*pairs)
-    wrong = judge.predicted(scores, *pairs).view_as(truth) ^ truth
-    return scores.view_as(truth), judge.bound.float64, wrong, exponent
+    scores = decider.parts.at(*pairs)
+    wrong = decider.predicted(scores, *pairs).view_as(truth) ^ truth
+    return scores.view_as(truth), decider.bound.float64, wrong, exponent
 
 
 def _context_scores(
@@ -97,9 +105,8 @@ def _context_scores(
 ) -> Float[Tensor, "count length length"]:
     """Σ_k softmax of every pair in every context in float64."""
     length = contexts.shape[1]
-    chunk = max(
-        1, 2**22 // (length * max(weights.heads * max(length, weights.key_dim), weights.d_model))
-    )
+    widest = max(weights.heads * max(length, weights.key_dim), weights.d_model)
+    chunk = max(1, _CHUNK // (length * widest))
     rows, double = table.double(), weights.to(dtype=torch.float64)
     parts = []
     for some in contexts.split(chunk):
@@ -111,10 +118,11 @@ def _context_scores(
 
 
 def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], length: int) -> float:
-    """A bound on the float64 error of Σ_k softmax(S⁽ᵏ⁾/√d_k).
+    """Bound the float64 error of Σ_k softmax(S⁽ᵏ⁾/√d_k).
 
-    Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the sum of ℓ terms
-    and the sum over h heads add a few units in the last place each. Probabilities sum to at most h.
+    Logits off by at most e move each probability by a factor within exp(±2e); the exponential, the
+    sum of ℓ terms and the sum over h heads add a few units in the last place each. Probabilities
+    sum to at most h.
     """
     plain = replace(weights, aggregation="max")
     parts = Projections.of(plain, rows)
@@ -122,8 +130,8 @@ def _softmax_error(weights: KeyQuery, rows: Float[Tensor, "items d_model"], leng
         float(q.norm(dim=1).max() * k.norm(dim=1).max())
         for q, k in zip(parts.queries, parts.keys, strict=True)
     )
-    if not np.isfinite(logit_error) or logit_error > 300:
-        return math.inf  # nothing is decided
+    if not np.isfinite(logit_error) or logit_error > _FLAT:
+        return math.inf  # every score counts as open
     return weights.heads * (
         float(np.expm1(2 * logit_error)) + (length + weights.heads + 16) * 2.0**-52
     )
@@ -138,7 +146,7 @@ def _extreme(
     flat = int(masked.argmin() if lowest else masked.argmax())
     context, p, q = (int(part) for part in np.unravel_index(flat, scores.shape))
     return Extreme(
-        untamed(float(scores[context, p, q]), exponent),
+        scaled_back(float(scores[context, p, q]), exponent),
         int(contexts[context, p]),
         int(contexts[context, q]),
     )
@@ -148,6 +156,6 @@ def _clopper_pearson_upper(failures: int, trials: int, confidence: float = 0.95)
     """The one-sided upper bound on a failure probability (exact binomial)."""
     from scipy.stats import beta
 
-    return (
-        1.0 if failures == trials else float(beta.ppf(confidence, failures + 1, trials - failures))
-    )
+    if failures == trials:
+        return 1.0
+    return float(beta.ppf(confidence, failures + 1, trials - failures))

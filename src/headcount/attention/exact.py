@@ -1,7 +1,8 @@
 """How far a computed score can be from the true one, and exact decisions where that is too far.
 
-Notation: u = 2⁻⁵³ (float64) or 2⁻²⁴ (float32), γ_n = n·u/(1 − n·u). A dot product of n terms, in any order,
-is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and Stability of Numerical Algorithms, §3.1).
+Notation: u = 2⁻⁵³ (float64) or 2⁻²⁴ (float32), γ_n = n·u/(1 − n·u). A dot product of n terms, in
+any order, is off by at most γ_n·Σ|a||b| ≤ γ_n·‖a‖‖b‖ (Higham, Accuracy and Stability of Numerical
+Algorithms, §3.1).
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from headcount.shapes import Bool, Float, Int
 _UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 _TINY = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # flushing to zero costs at most this
 _SLACK = 1 + 1e-6  # covers the rounding of the bounds themselves
-_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the tame range
-_TAME = (
-    2.0**200
-)  # with all entries within this of 1, no float64 step overflows and no norm underflows
+_FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the safe range
+# With all entries within this factor of 1, no float64 step overflows and no norm underflows.
+_SAFE = 2.0**200
+_LARGE = 1e37  # float32 ends at 3.4e38; sums of this size on the way stay well below
 _CHUNK = 4096  # pairs decided by Python integers at a time
 
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """No computed score of any pair is further than this from its true value, by dtype of the pass."""
+    """No computed score is further than this from its true value, by dtype of the pass."""
 
     float64: float
     float32: float
@@ -44,10 +45,11 @@ class ErrorBound:
     def of_scores(
         cls, weights: KeyQuery, table: Float[Tensor, "items d_model"], parts: Projections
     ) -> ErrorBound:
-        """Under max a pair is off by at most the worst head's error; sum is one head of width D_K."""
-        rows = table.double()
-        row_norm, row_grid = _largest_norm(rows), _grid(rows)
-        total = weights.aggregation == "sum"
+        """Under max no pair is off by more than the worst head; sum is one head of width D_K."""
+        rows, total = table.double(), weights.aggregation == "sum"
+        row_grid = _grid(rows)
+        # Error of a projection x·W, as a multiple of ‖W‖_F: |x|·|W| has norm at most ‖x‖‖W‖_F.
+        drift = _gamma(rows.shape[1], torch.float64) * _largest_norm(rows)
         bounds = []
         for k, (query, key) in enumerate(zip(parts.queries, parts.keys, strict=True)):
             query_weights, key_weights = (
@@ -55,29 +57,35 @@ class ErrorBound:
                 for part in (weights.queries, weights.keys)
             )
             exact = _exact_dtypes(rows, row_grid, query_weights, key_weights, query, key)
-            query_norm, key_norm = _largest_norm(query), _largest_norm(key)
-            # Errors of the projections themselves, as row norms: |x|·|W| has norm at most ‖x‖‖W‖_F.
-            drift = _gamma(rows.shape[1], torch.float64) * row_norm
-            query_drift, key_drift = (
-                drift * _norm(part) + _FLUSHED for part in (query_weights, key_weights)
-            )
-            projected = query_drift * (key_norm + key_drift) + query_norm * key_drift
-            width = query.shape[1]
-            # In float32 rounding the projections counts as two more roundings a term.
-            double = projected + _product_error(width, query_norm, key_norm, torch.float64)
-            single = projected + _product_error(width + 2, query_norm, key_norm, torch.float32)
-            if max(query_norm, key_norm, query_norm * key_norm) > 1e37:  # float32 could overflow
-                bounds.append((0.0 if exact[0] else double * _SLACK, math.inf))
-            else:
-                bounds.append(
-                    (0.0 if exact[0] else double * _SLACK, 0.0 if exact[1] else single * _SLACK)
-                )
+            double, single = _head_errors(drift, query_weights, key_weights, query, key)
+            # What overflows float32 is not exact there, however coarse its grid.
+            single_exact = exact[1] and math.isfinite(single)
+            bounds.append((0.0 if exact[0] else double, 0.0 if single_exact else single))
         return cls(*(max(column) for column in zip(*bounds, strict=True)))
 
 
+def _head_errors(
+    drift: float, query_weights: Tensor, key_weights: Tensor, query: Tensor, key: Tensor
+) -> tuple[float, float]:
+    """How far scores of one head can be off in float64 and in float32, all steps counted."""
+    query_norm, key_norm = _largest_norm(query), _largest_norm(key)
+    query_drift, key_drift = (
+        drift * _norm(part) + _FLUSHED for part in (query_weights, key_weights)
+    )
+    # (q + δq)·(k + δk) − q·k, with each factor bounded by its norm.
+    projected = query_drift * (key_norm + key_drift) + query_norm * key_drift
+    width = query.shape[1]
+    double = projected + _product_error(width, query_norm, key_norm, torch.float64)
+    if max(query_norm, key_norm, query_norm * key_norm) > _LARGE:  # float32 could overflow
+        return double * _SLACK, math.inf
+    # Rounding the projections to float32 counts as two more roundings per term.
+    single = projected + _product_error(width + 2, query_norm, key_norm, torch.float32)
+    return double * _SLACK, single * _SLACK
+
+
 @dataclass
-class Judge:
-    """Decides pairs in three steps: by the pass's own score, in float64, exactly."""
+class PairDecider:
+    """Decides pairs in up to three steps: by the pass's own score, in float64, exactly."""
 
     weights: KeyQuery
     table: Float[Tensor, "items d_model"]
@@ -85,7 +93,7 @@ class Judge:
     bound: ErrorBound
 
     @classmethod
-    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Judge:
+    def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> PairDecider:
         parts = Projections.of(weights, table)
         return cls(weights, table, parts, ErrorBound.of_scores(weights, table, parts))
 
@@ -109,11 +117,12 @@ class Judge:
 
 
 def cuts(threshold: float, error: float, dtype: torch.dtype) -> tuple[float, float]:
-    """(low, high): a computed score ≤ low is surely not above τ, one > high surely is; between, it is open.
+    """(low, high): a computed score ≤ low is surely not above τ, one > high surely is.
 
+    Between the two the decision is open.
     Both are rounded down to `dtype`, which leaves comparisons with numbers of that dtype unchanged.
     """
-    if error:
+    if error:  # τ ± error is itself rounded
         error += 2.0**-50 * (abs(threshold) + error)
     low, high = threshold - error, threshold + error
     return _floor(low, dtype), _floor(high, dtype)
@@ -125,7 +134,10 @@ def predicted_exactly(
     sources: Int[Tensor, " pairs"],
     targets: Int[Tensor, " pairs"],
 ) -> Bool[Tensor, " pairs"]:
-    """Whether each pair's score is above τ in exact rational arithmetic; for the few pairs that need it."""
+    """Whether each pair's score is above τ in exact arithmetic; for the few pairs that need it.
+
+    Every float is an integer times a power of two, so Python's integers suffice.
+    """
     query_weights, query_exponent = _integers(weights.queries)
     key_weights, key_exponent = _integers(weights.keys)
     above = []
@@ -142,15 +154,15 @@ def predicted_exactly(
     return torch.tensor(above, dtype=torch.bool, device=sources.device)
 
 
-def tamed(
+def rescaled(
     weights: KeyQuery, table: Float[Tensor, "items d_model"]
 ) -> tuple[KeyQuery, Float[Tensor, "items d_model"], int]:
-    """The same problem with entries of a size that float64 can multiply, and e: scores are 2ᵉ times the new ones.
+    """The same problem with entries that float64 can multiply, and e: scores are 2ᵉ times as large.
 
     Scaling by powers of two changes no digit. Entries within 2^±200 are left alone.
     """
     parts = (table, weights.queries, weights.keys)
-    exponents = [_tame_exponent(part) for part in parts]
+    exponents = [_excess_exponent(part) for part in parts]
     if not any(exponents):
         return weights, table, 0
     rows, queries, keys = (
@@ -161,8 +173,8 @@ def tamed(
     return replace(weights, queries=queries, keys=keys, threshold=float(threshold)), rows, total
 
 
-def untamed(score: float, exponent: int) -> float:
-    """A score of the tamed problem at its original size."""
+def scaled_back(score: float, exponent: int) -> float:
+    """A score of the rescaled problem at its original size."""
     try:
         return math.ldexp(score, exponent)
     except OverflowError:
@@ -178,14 +190,15 @@ def _shifted(values: Tensor, exponent: int) -> Tensor:
         moved = np.ldexp(before, exponent)
         if not np.array_equal(np.ldexp(moved, -exponent), before):
             raise InputError(
-                "the weights, the table and the threshold differ in size by more than float64 can hold; scale them"
+                "the weights, the table and the threshold differ in size by more than float64 "
+                "can hold; scale them"
             )
     return torch.from_numpy(np.asarray(moved)).to(values.device)
 
 
-def _tame_exponent(values: Tensor) -> int:
+def _excess_exponent(values: Tensor) -> int:
     peak = float(values.abs().max())
-    return 0 if peak == 0 or 1 / _TAME < peak < _TAME else math.frexp(peak)[1]
+    return 0 if peak == 0 or 1 / _SAFE < peak < _SAFE else math.frexp(peak)[1]
 
 
 def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:
@@ -221,8 +234,9 @@ def _exact_dtypes(
 ) -> tuple[bool, bool]:
     """Whether float64 and float32 compute every score without any rounding.
 
-    They do when all numbers are integers times a power of two (the grid), no partial sum needs more than 53 or 24
-    bits on it, and the grid is not too fine for the exponent range: one-hot, binary and signature matrices.
+    They do when all numbers are integers times a power of two (the grid), no partial sum needs more
+    than 53 or 24 bits on it, and the grid is not too fine for the exponent range: one-hot, binary
+    and signature matrices.
     """
     query_grid, key_grid = row_grid * _grid(query_weights), row_grid * _grid(key_weights)
     finest = min(query_grid, key_grid, query_grid * key_grid)

@@ -1,27 +1,32 @@
-"""Weights as tensors of a stock `torch.nn.MultiheadAttention`, which attends where the channel says "edge".
+"""Weights as a stock `torch.nn.MultiheadAttention`, which attends where the channel says "edge".
 
-Under max a softmax over the context alone must put its mass somewhere, edge or not. So the exported attention has a
-resting place: every head gets one more dimension, in which a query is 1 (`in_proj_bias`), an item's key 0 and the
-appended key (`bias_k`) τ, and 0 elsewhere. Its score is τ. At inverse temperature β head k of source i gives item j
+Under max a softmax over the context alone must put its mass somewhere, edge or not. So the exported
+attention has a resting place: every head gets one more dimension, in which a query is 1
+(`in_proj_bias`), an item's key 0 and the appended key (`bias_k`) τ, and 0 elsewhere. Its score is
+τ. At inverse temperature β head k of source i gives item j
 
-    p_k(j) = exp(β·S⁽ᵏ⁾[i, j]) / (exp(β·τ) + Σ_c exp(β·S⁽ᵏ⁾[i, c]))        (c: the items of the context)
+    p_k(j) = exp(β·S⁽ᵏ⁾[i, j]) / (exp(β·τ) + Σ_c exp(β·S⁽ᵏ⁾[i, c]))
 
-and the rest to the resting place, the last column of the attention weights. With the margin γ of Definition 9.1, at
-most L items in the context and q = exp(−β·γ):
+(c: the items of the context) and the rest to the resting place, the last column of the attention
+weights. With the margin γ of Definition 9.1, at most L items in the context and q = exp(−β·γ):
 
-- a non-target has S ≤ τ − γ in every head: p_k(j) < q, and all of them together hold less than L·q of a head;
-- a target has S ≥ τ + γ in some head, its owner. There one target or several hold at least 1/(1 + q + (L − 1)·q²)
-  together: the resting place holds at most q times, each non-target at most q² times what that target holds.
+- a non-target has S ≤ τ − γ in every head: p_k(j) < q, and all of them together hold less than L·q
+  of a head;
+- a target has S ≥ τ + γ in some head, its owner. There one target or several together hold at
+  least 1/(1 + q + (L − 1)·q²): the resting place holds at most q times, each non-target at most q²
+  times what that target holds.
 
-β = ln(8hL)/γ makes q = 1/(8hL). Hence non-targets hold less than 1/(8h) of each head, and 1/8 over all heads; when a
-target is present, targets hold more than 7/8 of its owner, and the best of them more than 7/(8L) > q: it is the argmax.
-How several targets of one head share it is not fixed: the one with the highest score takes nearly all.
+β = ln(8hL)/γ makes q = 1/(8hL). Hence non-targets hold less than 1/(8h) of each head, and 1/8 over
+all heads; when a target is present, targets hold more than 7/8 of its owner, and the best of them
+more than 7/(8L) > q: it is the argmax. How several targets of one head share it is not fixed: the
+one with the highest score takes nearly all.
 
-What float32 (not TF32) rounds away is subtracted from γ first, and what is promised is 1/(4h) and 1/2: room for the
-softmax's own rounding. exp cannot overflow, since softmax subtracts the largest score; scores that float32 cannot hold
-are refused. Sum is one head of width D_K. Softmax weights need no resting place: Σ_k softmax(S⁽ᵏ⁾/√d_k) (Eqs. 5–6) is
-exported as it is, and τ only written beside it. The channel says nothing of values: V is zero and the output projection
-the identity, so that the state dict is whole. β·√head_dim is folded into W_Q and the resting place.
+What float32 (not TF32) rounds away is subtracted from γ first, and what is promised is 1/(4h) and
+1/2: room for the softmax's own rounding. exp cannot overflow, since softmax subtracts the largest
+score; scores that float32 cannot hold are refused. Sum is one head of width D_K. Softmax weights
+need no resting place: Σ_k softmax(S⁽ᵏ⁾/√d_k) (Eqs. 5–6) is exported as it is, and τ is only written
+beside it. The channel says nothing about values: V is zero and the output projection the identity,
+so that the state dict is complete. β·√head_dim is folded into W_Q and the resting place.
 """
 
 from __future__ import annotations
@@ -47,18 +52,18 @@ from headcount.shapes import Float
 _Heads = list[tuple[Tensor, Tensor]]  # (W_Q, W_K), d_model × d_k each
 _FORMAT = "headcount-torch-attention"
 _UNIT = 2.0**-24
-_OTHER_ORDER = (
-    4  # another machine adds in another order: its drift may be larger than the one measured here
-)
+# Another machine adds in another order: its drift may be larger than the one measured here.
+_OTHER_ORDER = 4
 _LARGEST = 1e30  # of a score: float32 holds it times √head_dim, and far more
 
 
 @dataclass(frozen=True, eq=False)
 class TorchAttention:
-    """The state dict of a `torch.nn.MultiheadAttention` and what stands beside it in a file.
+    """The state dict of a `torch.nn.MultiheadAttention` and what a file says about it.
 
-    `facts`: embed_dim, num_heads, add_bias_kv (is there a resting place?), d_model, aggregation, threshold (τ),
-    temperature (1/β; scores are divided by it), and what β rests on: margin and context_length, unless softmax.
+    `facts`: embed_dim, num_heads, add_bias_kv (is there a resting place?), d_model, aggregation,
+    threshold (τ), temperature (1/β; scores are divided by it), and what β rests on: margin and
+    context_length, unless softmax.
     """
 
     tensors: dict[str, Tensor]
@@ -69,7 +74,10 @@ class TorchAttention:
         return _module(self.tensors, int(self.facts["num_heads"]))
 
     def save(self, path: str | os.PathLike[str], source: str = "") -> None:
-        """Write a `.safetensors` file that `load_attention` reads; `source` is the hash of the weights it came from."""
+        """Write a `.safetensors` file that `load_attention` reads.
+
+        `source` is the hash of the weights it was made from.
+        """
         if Path(path).suffix.lower() != ".safetensors":
             raise InputError(
                 f"{path}: the attention is written as .safetensors; give the file that suffix"
@@ -85,14 +93,16 @@ def to_torch(
     *,
     context_length: int = 64,
 ) -> TorchAttention:
-    """An attention whose heads rest unless a target is in the context, of at most `context_length` items.
+    """An attention whose heads rest unless a target is in the context.
 
-    Max and sum need the graph and the table: β follows from their margin, and the weights must be exact. Softmax
-    weights need only themselves, and contexts may be of any length.
+    The context has at most `context_length` items.
+    Max and sum need the graph and the table: β follows from their margin, and the weights must be
+    exact. Softmax weights need only themselves, and contexts may be of any length.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
-    >>> weights = KeyQuery(table[torch.from_numpy(graph.targets.copy())][None], table[None], threshold=0.5)
+    >>> target_of = table[torch.from_numpy(graph.targets.copy())]
+    >>> weights = KeyQuery(target_of[None], table[None], threshold=0.5)
     >>> attention = to_torch(weights, graph, table).module()
     >>> rows = padded(table, attention)[None]
     >>> _, share = attention(rows, rows, rows)
@@ -107,17 +117,27 @@ def to_torch(
         raise InputError(f"a context of {context_length} items is empty; choose at least 1")
     if graph is None or table is None:
         raise InputError(
-            f"{weights.aggregation} weights need their graph and table: the temperature follows from them"
+            f"{weights.aggregation} weights need their graph and table: "
+            "the temperature follows from them"
         )
+    return _with_resting_place(weights, heads, graph, table, context_length)
+
+
+def _with_resting_place(
+    weights: KeyQuery, heads: _Heads, graph: Graph, table: Tensor, context_length: int
+) -> TorchAttention:
+    """Max and sum: β from the margin that is left when float32 has taken its part."""
     found = verify(weights, graph, table)
     if not found.exact:
         raise InputError(
-            "the weights decide a pair of this graph wrongly; export weights that verify finds exact"
+            "the weights decide a pair of this graph wrongly; "
+            "export weights that verify finds exact"
         )
     margin = found.margin - found.score_error
     if margin <= 0:
         raise InputError(
-            "a score lies at the threshold, which leaves no margin; move the threshold to the midpoint"
+            "a score equals the threshold, which leaves no margin; "
+            "move the threshold to the midpoint"
         )
     needed = math.log(8 * len(heads) * context_length)  # β·γ
     heads = [(query * (needed / margin), key) for query, key in heads]
@@ -125,9 +145,10 @@ def to_torch(
     lost = _lost_in_float32(heads, rest, table.to(heads[0][0]))
     if not lost < needed / 2:
         raise InputError(
-            f"float32 is too coarse for a margin of {found.margin:.3g}; widen it, or bring all to a like size"
+            f"float32 is too coarse for a margin of {found.margin:.3g}; "
+            "widen it, or bring all entries to a similar size"
         )
-    sharper = needed / (needed - lost)
+    sharper = needed / (needed - lost)  # then β·γ less what is lost is still `needed`
     facts = {
         "temperature": margin / needed / sharper,
         "margin": found.margin,
@@ -137,7 +158,7 @@ def to_torch(
 
 
 def load_attention(path: str | os.PathLike[str]) -> MultiheadAttention:
-    """Read an attention that `TorchAttention.save` wrote, batch first; it takes rows that `padded` has widened."""
+    """Read an attention that `TorchAttention.save` wrote, batch first; `padded` fits rows to it."""
     path = existing_file(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -149,18 +170,19 @@ def load_attention(path: str | os.PathLike[str]) -> MultiheadAttention:
     except (SafetensorError, LookupError, AssertionError, RuntimeError, ValueError):
         raise InputError(f"{path}: not a whole attention file; export the weights again") from None
     raise InputError(
-        f"{path}: holds no exported attention; give a file that headcount export wrote"
+        f"{path}: does not hold an exported attention; give a file that headcount export wrote"
     )
 
 
 def padded(
     rows: Float[Tensor, "*batch d_model"], attention: MultiheadAttention
 ) -> Float[Tensor, "*batch embed_dim"]:
-    """Rows of the table as the attention takes them: in its dtype, with zeros up to its `embed_dim`."""
+    """Rows as the attention takes them: in its dtype, with zeros up to its `embed_dim`."""
     missing = attention.embed_dim - rows.shape[-1]
     if missing < 0:
         raise InputError(
-            f"rows of {rows.shape[-1]} do not fit an embed_dim of {attention.embed_dim}; use its table"
+            f"rows of {rows.shape[-1]} do not fit an embed_dim of {attention.embed_dim}; "
+            "use the table that it was made for"
         )
     return pad(rows.to(attention.in_proj_weight), (0, missing))
 
@@ -169,16 +191,17 @@ def _heads(weights: KeyQuery) -> _Heads:
     """(W_Q, W_K) of every head in float64, the columns in use; sum is one head of width D_K."""
     both = torch.stack([weights.queries, weights.keys]).double()
     heads = [both[:, k, :, :width] for k, width in enumerate(weights.widths)]
-    return [
-        (query, key)
-        for query, key in ([torch.cat(heads, 2)] if weights.aggregation == "sum" else heads)
-    ]
+    joined = [torch.cat(heads, 2)] if weights.aggregation == "sum" else heads
+    return [(query, key) for query, key in joined]
 
 
 def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_model"]) -> float:
-    """How far float32 moves a score against the resting place's, by its projections of all items beside float64's.
+    """How far float32 moves a score against that of the resting place.
 
-    A product of n terms adds at most n·u·‖q‖‖k‖; eight more for the scale, which torch applies in one of several ways.
+    Measured on the projections of all items, in float32 against float64.
+
+    A product of n terms adds at most n·u·‖q‖‖k‖; eight more for the scale, which torch applies in
+    one of several ways.
     """
     lost = []
     for head in heads:
@@ -203,11 +226,10 @@ def _assembled(
     sharper: float = 1.0,
     rest: float | None = None,
 ) -> TorchAttention:
-    """The state dict of these heads: scores times `sharper`, and a resting place with the score `rest` if given."""
+    """The state dict: scores times `sharper`, and a resting place with score `rest` if given."""
     d_model, widest = weights.d_model, max(query.shape[1] for query, _ in heads)
-    head_dim = max(
-        widest + (rest is not None), -(-d_model // len(heads))
-    )  # embed_dim must reach d_model
+    # One more dimension for the resting place; all heads together must reach d_model.
+    head_dim = max(widest + (rest is not None), -(-d_model // len(heads)))
     embed_dim = len(heads) * head_dim
     scale = sharper * math.sqrt(head_dim)  # torch divides scores by √head_dim
     weight, bias, bias_key = (
@@ -240,7 +262,6 @@ def _module(tensors: dict[str, Tensor], heads: int) -> MultiheadAttention:
     attention = MultiheadAttention(
         width, heads, add_bias_kv="bias_k" in tensors, batch_first=True, device="meta"
     )
-    attention.load_state_dict(
-        tensors, strict=True, assign=True
-    )  # made on no device: nothing random is drawn
+    # The module was made on no device, so that nothing random is drawn.
+    attention.load_state_dict(tensors, strict=True, assign=True)
     return attention

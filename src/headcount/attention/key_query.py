@@ -1,4 +1,4 @@
-"""KeyQuery: the weights of a key–query channel and what they decide (Sections 3 and 8, Eqs. 5–6)."""
+"""KeyQuery: the weights of a key–query channel and what they decide (Sections 3, 8, Eqs. 5–6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headcount.shapes import Bool, Float
 
 @dataclass(frozen=True, eq=False)
 class KeyQuery:
-    """h heads of W_Q, W_K [d_model, d_k], a threshold τ, and the way scores are joined across heads.
+    """h heads of W_Q, W_K [d_model, d_k], a threshold τ, and how heads are aggregated.
 
     Heads may differ in width: `widths[k]` columns of head k are in use, the rest must be zero and
     count nowhere. `notes` is free text that travels with the weights (method, seed, …).
@@ -37,32 +37,28 @@ class KeyQuery:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (
-            self.queries.ndim != 3
-            or self.queries.shape != self.keys.shape
-            or 0 in self.queries.shape
-        ):
+        shape, other = tuple(self.queries.shape), tuple(self.keys.shape)
+        if len(shape) != 3 or shape != other or 0 in shape:
             raise InputError(
-                f"queries {tuple(self.queries.shape)} and keys {tuple(self.keys.shape)} must have one shape, "
+                f"queries {shape} and keys {other} must have one shape, "
                 "heads × d_model × key_dim, with no zero in it"
             )
         if self.aggregation not in get_args(Aggregation):
-            raise InputError(
-                f"aggregation {self.aggregation!r} is unknown; use {', '.join(get_args(Aggregation))}"
-            )
+            known = ", ".join(get_args(Aggregation))
+            raise InputError(f"aggregation {self.aggregation!r} is unknown; use {known}")
         if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
             raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
         object.__setattr__(self, "threshold", float(self.threshold))
         if not math.isfinite(self.threshold):
             raise InputError(f"the threshold is {self.threshold}; give a finite number")
-        widths = tuple(int(width) for width in self.widths) or (self.queries.shape[2],) * self.heads
+        widths = tuple(int(width) for width in self.widths) or shape[2:] * self.heads
         object.__setattr__(self, "widths", widths)
-        if len(widths) != self.heads or not all(
-            1 <= width <= self.queries.shape[2] for width in widths
-        ):
-            raise InputError(
-                f"widths {widths} must be {self.heads} numbers in 1…{self.queries.shape[2]}"
-            )
+        self._check_widths(widths)
+
+    def _check_widths(self, widths: tuple[int, ...]) -> None:
+        widest = self.queries.shape[2]
+        if len(widths) != self.heads or not all(1 <= width <= widest for width in widths):
+            raise InputError(f"widths {widths} must be {self.heads} numbers in 1…{widest}")
         for k, width in enumerate(widths):
             if self.queries[k, :, width:].any() or self.keys[k, :, width:].any():
                 raise InputError(
@@ -116,10 +112,16 @@ class KeyQuery:
         """D_K = Σ_k d_k, padding not counted."""
         return sum(self.widths)
 
+    @property
+    def context_length(self) -> int | None:
+        """The context length that softmax weights were made for, where their notes say it."""
+        noted = self.notes.get("context_length", "")
+        return int(noted) if noted.isdecimal() and int(noted) > 0 else None
+
     def scores(
         self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]
     ) -> Float[Tensor, "*batch heads a b"]:
-        """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for embedding rows x (sources) and y (targets)."""
+        """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for rows x (sources) and y (targets)."""
         self.require_width(sources.shape[-1])
         dtype = torch.promote_types(sources.dtype, torch.float32)
         queries = sources.to(dtype).unsqueeze(-3) @ self.queries.to(dtype)
@@ -127,7 +129,7 @@ class KeyQuery:
         return queries @ keys.mT
 
     def aggregate(self, scores: Float[Tensor, "*batch heads a b"]) -> Float[Tensor, "*batch a b"]:
-        """Join per-head scores: max over heads, sum over heads, or Σ_k softmax_b(S⁽ᵏ⁾/√d_k) (Eqs. 5–6).
+        """Join scores by their max or sum over heads, or by Σ_k softmax_b(S⁽ᵏ⁾/√d_k) (Eqs. 5–6).
 
         For softmax the last dimension must be the whole context.
         """
@@ -143,7 +145,7 @@ class KeyQuery:
     def decide(
         self, context: Float[Tensor, "*batch length d_model"]
     ) -> Bool[Tensor, "*batch length length"]:
-        """Which ordered pairs of the context's embedding rows are declared edges: aggregated score > τ."""
+        """Which ordered pairs of the context's rows are declared edges: aggregated score > τ."""
         return self.aggregate(self.scores(context, context)) > self.threshold
 
     def all_pairs(
@@ -162,7 +164,8 @@ class KeyQuery:
         """Refuse embeddings of another width."""
         if d_model != self.d_model:
             raise InputError(
-                f"the weights take d_model {self.d_model}, the embeddings have {d_model}; use a pair that fits"
+                f"the weights take d_model {self.d_model}, the embeddings have {d_model}; "
+                "use a pair that fits"
             )
 
     def to(
@@ -176,7 +179,7 @@ class KeyQuery:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a `.safetensors` file that `headcount.load` reads."""
+        """Write a `.safetensors` file that `headcount.load_weights` reads."""
         from headcount.attention.storage import save
 
         save(self, path)

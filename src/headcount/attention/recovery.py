@@ -20,12 +20,42 @@ class Extreme:
 
 
 @dataclass(frozen=True)
+class SoftmaxCertificate:
+    """What holds in every context of `context_length` items.
+
+    certified: every pair is decided correctly in each of them. refuted: `counterexample` is a
+    context in which the pair `broken` is not. open: neither is known; `open_pairs` pairs may go
+    either way, more `search` may tell. The scores of `lowest_edge` and `highest_non_edge` bound
+    A_ij over all these contexts from below and above; `margin` is how far they stay on the right
+    side of τ (Definition 9.1), negative when they do not.
+    """
+
+    verdict: Literal["certified", "refuted", "open"]
+    context_length: int
+    threshold: float
+    margin: float
+    lowest_edge: Extreme | None
+    highest_non_edge: Extreme | None
+    open_pairs: int
+    counterexample: tuple[int, ...] | None
+    broken: Extreme | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, nested pairs as dictionaries; for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Recovery:
     """What verification found.
 
-    `exact`: every checked pair is decided rightly. `margin` is Definition 9.1's γ: how far the nearest
-    score stays on the right side of τ; negative when a pair is on the wrong side, by the furthest.
-    `score_error` bounds the distance between `margin` and its value in exact arithmetic.
+    `exact`: every checked pair is decided correctly. `margin` is Definition 9.1's γ: how far the
+    nearest score stays on the right side of τ; negative when a pair is on the wrong side, by the
+    furthest. `score_error` bounds the distance between `margin` and its value in exact arithmetic.
+
+    Where softmax weights were decided for all contexts of one length, `certificate` holds that
+    answer and `exact` says whether they are certified; the other numbers are of the contexts that
+    were counted, as `scope` and `contexts` say.
     """
 
     exact: bool
@@ -46,10 +76,16 @@ class Recovery:
     contexts: int = 0
     failed_contexts: int = 0
     failure_rate_below: float | None = None
+    certificate: SoftmaxCertificate | None = None
+
+    @property
+    def verdict(self) -> Literal["certified", "refuted", "open"] | None:
+        """What holds in every context of one length, where that was asked for."""
+        return self.certificate and self.certificate.verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, nested pairs as dictionaries; for JSON."""
-        return asdict(self)
+        """Plain values, nested ones as dictionaries; for JSON."""
+        return {**asdict(self), "verdict": self.verdict}
 
 
 def summarise(
@@ -74,9 +110,8 @@ def summarise(
     errors = false_positives + false_negatives
     return Recovery(
         exact=exact,
-        margin=max(margin, 0.0)
-        if exact
-        else min(margin, 0.0),  # its last bit never contradicts `exact`
+        # The last bit of a computed margin must not contradict `exact`, which was decided exactly.
+        margin=max(margin, 0.0) if exact else min(margin, 0.0),
         threshold=weights.threshold,
         false_positives=false_positives,
         false_negatives=false_negatives,

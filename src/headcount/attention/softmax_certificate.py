@@ -1,24 +1,24 @@
-"""The softmax certificate: do softmax weights decide every pair rightly in every context of ℓ items? (Section 8)
+"""The softmax certificate: is every pair decided correctly in every context of ℓ items? (Section 8)
 
-Under softmax a score depends on the context, so all pairs do not decide every context as they do under max.
-Bounds head by head (`softmax_bounds`) decide most pairs; the rest is searched (`softmax_search`).
+Under softmax a score depends on the context, so all pairs do not decide every context as they do
+under max. Bounds head by head (`softmax_bounds`) decide most pairs; the rest is searched
+(`context_search`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from headcount.attention.context_search import EdgeSearch, NonEdgeSearch
+from headcount.attention.context_verification import verify_contexts
 from headcount.attention.key_query import KeyQuery
-from headcount.attention.recovery import Extreme
+from headcount.attention.recovery import Extreme, SoftmaxCertificate
 from headcount.attention.softmax_bounds import Logits, bound_scores
-from headcount.attention.softmax_search import EdgeSearch, NonEdgeSearch
-from headcount.attention.verification import verify
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Bool, Float, Int
@@ -27,33 +27,10 @@ _TILE = 2**20  # numbers (sources × items) bounded at once
 _BATCH = 2**21  # numbers (pairs × heads × items) searched at once
 
 
-@dataclass(frozen=True)
-class SoftmaxCertificate:
-    """What holds in every context of `context_length` items.
-
-    certified: every pair is decided rightly in each of them. refuted: `counterexample` is a context in which the
-    pair `broken` is not. open: neither is known; `open_pairs` pairs may go either way, more `search` may tell.
-    The scores of `lowest_edge` and `highest_non_edge` bound A_ij over all these contexts from below and above;
-    `margin` is how far they stay on the right side of τ (Definition 9.1), negative when they do not.
-    """
-
-    verdict: Literal["certified", "refuted", "open"]
-    context_length: int
-    threshold: float
-    margin: float
-    lowest_edge: Extreme | None
-    highest_non_edge: Extreme | None
-    open_pairs: int
-    counterexample: tuple[int, ...] | None
-    broken: Extreme | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, nested pairs as dictionaries; for JSON."""
-        return asdict(self)
-
-
 def calibration(gap: float, length: int) -> float:
-    """Bound the probability of a logit that is `gap` above the other ℓ − 1: 1/(1 + (ℓ − 1)e^−gap) (Lemma 8.2).
+    """The least probability of a logit that is `gap` above the other ℓ − 1 (Lemma 8.2).
+
+    It is 1/(1 + (ℓ − 1)·e^−gap).
 
     >>> calibration(gap=0.0, length=4), calibration(gap=math.log(3), length=2)
     (0.25, 0.75)
@@ -73,16 +50,17 @@ def softmax_certificate(
 ) -> SoftmaxCertificate:
     """Decide whether softmax weights recognise the graph in every context of ℓ distinct items.
 
-    Each pair (i, j) is bounded over all contexts with i and j. Pairs that these bounds leave open are searched,
-    worst first: a context that breaks one refutes the weights. `search` is how many cases (a pair, or a part of
-    its contexts) may be looked into before the answer is `open`. No verdict rests on rounding.
+    Each pair (i, j) is bounded over all contexts with i and j. Pairs that these bounds leave open
+    are searched, worst first: a context that breaks one refutes the weights. `search` is how many
+    cases (a pair, or a part of its contexts) may be looked into before the answer is `open`. No
+    verdict rests on rounding.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
     >>> target_of = torch.eye(8)[torch.from_numpy(graph.targets.copy())]
-    >>> weights = KeyQuery(target_of[None] * 10, torch.eye(8)[None], threshold=0.4, aggregation="softmax")
-    >>> softmax_certificate(weights, graph, table, 4).verdict, softmax_certificate(weights, graph, table, 2).verdict
-    ('certified', 'refuted')
+    >>> weights = KeyQuery(target_of[None] * 10, torch.eye(8)[None], 0.4, aggregation="softmax")
+    >>> [softmax_certificate(weights, graph, table, length).verdict for length in (4, 2)]
+    ['certified', 'refuted']
     """
     _check(weights, graph, table, context_length, search)
     logits = Logits.of(weights, table, context_length)
@@ -113,11 +91,13 @@ def softmax_certificate(
 def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: int) -> None:
     if weights.aggregation != "softmax":
         raise InputError(
-            f"the weights aggregate by {weights.aggregation}: all pairs decide every context; use verify"
+            f"the weights aggregate by {weights.aggregation}: "
+            "all pairs decide every context; use verify"
         )
     if len(table) != graph.items:
         raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table with one row an item"
+            f"the graph has {graph.items} items, the table {len(table)} rows; "
+            "give a table with one row per item"
         )
     if not 1 <= length <= graph.items:
         raise InputError(
@@ -129,7 +109,7 @@ def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: 
 
 @dataclass
 class _Side:
-    """All edges, or all non-edges: how many are open, and the pairs with the worst bounds, worst first."""
+    """All edges, or all non-edges: how many are open, and those with the worst bounds, in order."""
 
     edges: bool
     threshold: float
@@ -183,9 +163,8 @@ def _bound_all(
         truth = torch.zeros_like(low, dtype=torch.bool)
         truth[torch.tensor(graph.sources[here] - first), torch.tensor(graph.targets[here])] = True
         codes = sources[:, None] * graph.items + torch.arange(graph.items, device=device)
-        exists = (
-            codes % (graph.items + 1) == 0 if length == 1 else torch.ones_like(truth)
-        )  # one item: the diagonal
+        # A context of one item holds only a pair (i, i), with code i·m + i.
+        exists = codes % (graph.items + 1) == 0 if length == 1 else torch.ones_like(truth)
         edges.see(low[exists & truth], codes[exists & truth], keep)
         others.see(high[exists & ~truth], codes[exists & ~truth], keep)
     return edges, others
@@ -194,7 +173,10 @@ def _bound_all(
 def _search_all(
     logits: Logits, sides: tuple[_Side, _Side], threshold: float, length: int, search: int
 ) -> Iterator[Int[Tensor, " length"]]:
-    """Search the open pairs in batches, worst first; write what is decided into `sides`, yield what breaks."""
+    """Search the open pairs in batches, worst first, and yield contexts that break one.
+
+    What is decided is written into `sides`.
+    """
     size = max(1, _BATCH // (logits.heads * logits.items))
     batches = [
         (side, slice(first, min(first + size, side.open, search)))
@@ -203,7 +185,8 @@ def _search_all(
     ]
     batches.sort(key=lambda batch: -batch[0].shortfall(batch[1].start))
     waiting = sum(side.open for side in sides)
-    # Once a pair is sure to stay open nothing can be certified: of the others a few contexts are looked at, to refute.
+    # Once a pair is sure to stay open nothing can be certified: from then on only a few contexts of
+    # each pair are looked at, since one of them may still refute.
     lost = waiting > search
     for side, rows in batches:
         waiting -= rows.stop - rows.start
@@ -222,8 +205,8 @@ def _search_all(
 def _confirm(
     weights: KeyQuery, graph: Graph, table: Tensor, context: Int[Tensor, " length"]
 ) -> Extreme | None:
-    """The pair that a context breaks by more than rounding, by `verify` on that context alone."""
-    found = verify(weights, graph, table, contexts=context[None])
+    """The pair that a context breaks by more than rounding, if it does."""
+    found = verify_contexts(weights, graph, table, context[None], sampled=False)
     lowest, highest = found.lowest_edge, found.highest_non_edge
     if lowest and lowest.score + found.score_error <= weights.threshold:
         return lowest

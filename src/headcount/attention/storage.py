@@ -15,6 +15,8 @@ from headcount.files import existing_file, save_tensors
 
 _FORMAT = "headcount-key-query"
 _VERSION = 1
+# What truncated or altered files raise on the way from bytes to weights.
+_DAMAGED = (SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError)
 
 
 def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
@@ -32,7 +34,7 @@ def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
     save_tensors(path, {"queries": weights.queries, "keys": weights.keys}, metadata)
 
 
-def load(path: str | os.PathLike[str]) -> KeyQuery:
+def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
     """Read weights that `KeyQuery.save` wrote."""
     path = existing_file(path)
     try:
@@ -40,38 +42,31 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
                 raise InputError(
-                    f"{path}: holds no key-query weights; give a file that headcount wrote"
+                    f"{path}: does not hold key-query weights; give a file that headcount wrote"
                 )
             if int(metadata["version"]) > _VERSION:
                 raise InputError(f"{path}: written by a newer headcount; upgrade this one")
+            notes = json.loads(metadata["notes"])
             return KeyQuery(
                 queries=_floating(file.get_tensor("queries")),
                 keys=_floating(file.get_tensor("keys")),
                 threshold=float(metadata["threshold"]),
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
-                notes={
-                    str(name): str(text) for name, text in json.loads(metadata["notes"]).items()
-                },
+                notes={str(name): str(text) for name, text in notes.items()},
             )
-    except (
-        SafetensorError,
-        KeyError,
-        json.JSONDecodeError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-    ) as error:
+    except InputError as error:  # of the file, or of the weights in it
+        said = str(error)
+        raise InputError(said if said.startswith(str(path)) else f"{path}: {said}") from None
+    except _DAMAGED as error:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
-    except InputError as error:
-        raise InputError(
-            str(error) if str(error).startswith(str(path)) else f"{path}: {error}"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
+
+
+load = load_weights  # the name in release 0.1.0
 
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         raise InputError("the weights are complex; they must be real")
+    # Half precision is exact in float32, in which scores are computed.
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()

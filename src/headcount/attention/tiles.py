@@ -13,10 +13,12 @@ from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
 from headcount.shapes import Float, Int
 
+_CHUNK = 2**22  # numbers of chosen pairs' projections held at once
+
 
 @dataclass(frozen=True)
 class Projections:
-    """x_i W_Q⁽ᵏ⁾ and x_j W_K⁽ᵏ⁾ of every item in float64, one pair of [items, d_k] matrices a head.
+    """x_i W_Q⁽ᵏ⁾ and x_j W_K⁽ᵏ⁾ of every item in float64: [items, d_k] matrices, a pair per head.
 
     Sum aggregation is one head of width D_K (Section 3's remark), and is treated as such.
     """
@@ -29,7 +31,8 @@ class Projections:
         weights.require_width(table.shape[1])
         if weights.aggregation == "softmax":
             raise InputError(
-                "under softmax a score depends on the context; give contexts, or weights with max or sum"
+                "under softmax a score depends on the context; "
+                "give contexts, or weights with max or sum"
             )
         rows = table.double()
         queries, keys = (
@@ -43,7 +46,11 @@ class Projections:
     def tiles(
         self, dtype: torch.dtype, size: int
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
-        """(source rows, target rows, max over heads) for each tile; the buffer is reused by the next one."""
+        """(source rows, target rows, max over heads) of each tile; the next one reuses the buffer.
+
+        Heads are joined as they are computed, so a tile needs two buffers however many heads there
+        are. Keys are transposed once, which makes every product read contiguous memory.
+        """
         queries = [part.to(dtype) for part in self.queries]
         keys = [part.to(dtype).T.contiguous() for part in self.keys]
         items, device = len(queries[0]), queries[0].device
@@ -68,23 +75,20 @@ class Projections:
         self, sources: Int[Tensor, " pairs"], targets: Int[Tensor, " pairs"]
     ) -> Float[Tensor, " pairs"]:
         """Scores of chosen pairs in float64."""
-        chunk = max(1, 2**22 // sum(part.shape[1] for part in self.queries))
+        if not sources.numel():
+            return torch.empty(0, dtype=torch.float64, device=sources.device)
+        chunk = max(1, _CHUNK // sum(part.shape[1] for part in self.queries))
+        heads = list(zip(self.queries, self.keys, strict=True))
         parts = [
-            torch.stack(
-                [(q[i] * k[j]).sum(1) for q, k in zip(self.queries, self.keys, strict=True)]
-            ).amax(0)
+            torch.stack([(query[i] * key[j]).sum(1) for query, key in heads]).amax(0)
             for i, j in zip(sources.split(chunk), targets.split(chunk), strict=True)
         ]
-        return (
-            torch.cat(parts)
-            if parts
-            else torch.empty(0, dtype=torch.float64, device=sources.device)
-        )
+        return torch.cat(parts)
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Keep float32 products in float32 (no TF32, no bfloat16), whatever the caller has set."""
+    """Keep float32 products in float32 (no TF32, no bfloat16): the error bounds assume it."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -14,7 +14,7 @@ from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
-    from headcount.compiler.compile import Compiled
+    from headcount.compiler.search import Compiled
 
 
 def compile(
@@ -66,7 +66,7 @@ def compile(
       headcount compile graph.csv table.npy --variant softmax --context-length 16
     """
     from headcount.compiler.compile import compile as run
-    from headcount.compiler.compile_rounded import bit_account
+    from headcount.compiler.grid import bit_account
 
     read, rows = read_problem(graph, table, key)
     _check_output(out)
@@ -98,10 +98,8 @@ def _check_output(out: Path | None) -> None:
 
 def _with_certificate(found: Compiled) -> Any:
     """The weights with their certificate among the notes of the file."""
-    said = {
-        f"certificate_{name}": str(value) for name, value in found.certificate.as_dict().items()
-    }
-    return replace(found.weights, notes={**found.weights.notes, "method": "compiled", **said})
+    notes = {"method": "compiled", "certificate": found.certificate.to_json()}
+    return replace(found.weights, notes={**found.weights.notes, **notes})
 
 
 def _title(found: Compiled) -> str:

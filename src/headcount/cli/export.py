@@ -61,11 +61,11 @@ def export(
       headcount export softmax.safetensors --out softmax_mha.safetensors
     """
     from headcount.attention.export import to_torch
-    from headcount.attention.storage import load
+    from headcount.attention.storage import load_weights
 
     if out.resolve() == weights.resolve():
         raise InputError(f"{out}: would replace the weights themselves; choose another file")
-    loaded, read, rows = load(weights), None, None
+    loaded, read, rows = load_weights(weights), None, None
     if loaded.aggregation == "softmax":
         if graph is not None:
             notice("graph and table are not needed: softmax weights are written as they are")

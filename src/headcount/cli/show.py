@@ -31,7 +31,7 @@ def show(
       headcount show weights.safetensors
       headcount show weights.safetensors graph.csv table.npy --scores scores.png
     """
-    from headcount.attention.storage import load
+    from headcount.attention.storage import load_weights
 
     if scores is None and graph is not None:
         raise InputError(
@@ -43,7 +43,7 @@ def show(
                 "--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png"
             )
         _draw(weights, graph, table, key, scores)
-    loaded = load(weights)
+    loaded = load_weights(weights)
     result = {
         **loaded.notes,
         "file": str(weights),

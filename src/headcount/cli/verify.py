@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from headcount.attention.key_query import KeyQuery
     from headcount.attention.recovery import Recovery
-    from headcount.attention.softmax_certificate import SoftmaxCertificate
-    from headcount.problem.contexts import ContextSampler
     from headcount.problem.graph import Graph
 
 Weights = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
@@ -44,9 +42,9 @@ def read_all(
     weights: Path, graph: Path, table: Path, key: str | None
 ) -> tuple[KeyQuery, Graph, Tensor]:
     """Weights, graph and table, with their widths compared."""
-    from headcount.attention.storage import load
+    from headcount.attention.storage import load_weights
 
-    loaded = load(weights)
+    loaded = load_weights(weights)
     read, rows = read_problem(graph, table, key)
     if rows.shape[1] != loaded.d_model:
         raise InputError(
@@ -95,59 +93,31 @@ def verify(
     if contexts is not None and context_length is not None:
         raise InputError("--contexts and --context-length exclude each other; give one of them")
     loaded, read, rows = read_all(weights, graph, table, key)
-    certificate = _certificate(loaded, read, rows, context_length, search)
-    chosen = (
-        _read_contexts(contexts)
-        if contexts is not None
-        else _contexts(loaded, read, context_length, certificate)
-    )
-    found = run(loaded, read, rows, contexts=chosen, samples=samples, seed=seed)
-    if json:
-        verdict = {
-            "verdict": certificate and certificate.verdict,
-            "certificate": certificate and certificate.as_dict(),
-        }
-        emit(found.as_dict() | verdict, True)
-    else:
-        _print(found, certificate)
-    sys.exit(0 if (certificate.verdict == "certified" if certificate else found.exact) else 1)
-
-
-def _certificate(
-    weights: KeyQuery, graph: Graph, table: Tensor, length: int | None, search: int
-) -> SoftmaxCertificate | None:
-    """The answer for every context of a length, where it is asked for and the length matters."""
-    from headcount.attention.softmax_certificate import softmax_certificate
-
-    if length is None:
-        return None
-    if weights.aggregation != "softmax":
+    if context_length is not None and loaded.aggregation != "softmax":
         notice(
-            f"--context-length is not needed: under {weights.aggregation} all pairs decide every context"
+            f"--context-length is not needed: under {loaded.aggregation} "
+            "all pairs decide every context"
         )
-        return None
-    return softmax_certificate(weights, graph, table, length, search=search)
+    found = run(
+        loaded,
+        read,
+        rows,
+        contexts=None if contexts is None else _read_contexts(contexts),
+        context_length=context_length,
+        search=search,
+        samples=samples,
+        seed=seed,
+    )
+    if json:
+        emit(found.as_dict(), True)
+    else:
+        _print(found)
+    sys.exit(0 if found.exact else 1)
 
 
-def _contexts(
-    weights: KeyQuery, graph: Graph, length: int | None, certificate: SoftmaxCertificate | None
-) -> Tensor | ContextSampler | None:
-    """What softmax weights are checked on: the context that breaks them, or drawn ones."""
-    import torch
-
-    from headcount.problem.contexts import ContextSampler
-
-    if weights.aggregation != "softmax":
-        return None
-    if certificate and certificate.counterexample:
-        return torch.tensor([certificate.counterexample])
-    if length is None:  # the length they were built for, where that is known
-        length = int(weights.notes.get("context_length", min(16, graph.items)))
-    return ContextSampler(graph, length)
-
-
-def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
-    shown = found.as_dict()
+def _print(found: Recovery) -> None:
+    certificate, shown = found.certificate, found.as_dict()
+    del shown["certificate"], shown["verdict"]  # printed before the rest
     if not found.contexts:
         shown = {
             name: value
@@ -156,7 +126,7 @@ def _print(found: Recovery, certificate: SoftmaxCertificate | None) -> None:
         }
     if certificate:
         title = {
-            "certified": "certified: every pair is decided rightly in every context of this length",
+            "certified": "certified: every pair is decided correctly in every context of this length",
             "refuted": "refuted: the counterexample is a context in which a pair is decided wrongly",
             "open": "open: neither proof nor counterexample; a larger --search may decide",
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,24 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.pair_verification import tile_count
 from headcount.attention.recovery import Extreme, Recovery
 from headcount.attention.softmax_certificate import SoftmaxCertificate
-from headcount.attention.verification import tile_count, verify
+from headcount.attention.verification import verify
+from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Every one of the m² ordered pairs is decided rightly, hence every pair in every context of every length.
+    """All m² ordered pairs are decided correctly, hence every context of every length is.
 
-    `margin` is Definition 9.1's γ, `relative_margin` is γ/|τ|; the two binding pairs attain the lowest edge score
-    and the highest other score. No computed score is further than `score_error` from its true value; pairs closer
-    to τ than that were decided in exact arithmetic. `bits`: the weights lie on a grid of that many bits.
-    `context_length` ℓ: softmax weights, right in every context of ℓ items; their scores are bounds over all of these.
+    `margin` is Definition 9.1's γ, `relative_margin` is γ/|τ|; the two binding pairs attain the
+    lowest edge score and the highest other score. No computed score is further than `score_error`
+    from its true value; pairs closer to τ than that were decided in exact arithmetic. `bits`: the
+    weights are on a grid of that many bits. `context_length` ℓ: softmax weights, correct in every
+    context of ℓ items; their scores are bounds over all of these.
     """
 
     margin: float
@@ -45,7 +49,12 @@ class Certificate:
 
     @classmethod
     def of(
-        cls, found: Recovery, weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+        cls,
+        found: Recovery,
+        weights: KeyQuery,
+        graph: Graph,
+        table: Float[Tensor, "items d_model"],
+        bits: int | None = None,
     ) -> Certificate:
         """From a verification of all pairs that found no error."""
         if not found.exact or found.scope != "all pairs":
@@ -53,18 +62,12 @@ class Certificate:
                 "only weights that verification found exact over all pairs can be certified"
             )
         return cls(
-            margin=found.margin,
-            relative_margin=found.margin / abs(weights.threshold),
-            threshold=weights.threshold,
-            lowest_edge=found.lowest_edge,
-            highest_non_edge=found.highest_non_edge,
             pairs=found.pairs,
             tiles=tile_count(graph.items, table.device),
-            dtype=str(weights.queries.dtype).removeprefix("torch."),
             checked_in=found.checked_in,
             score_error=found.score_error,
-            graph_hash=graph_hash(graph),
-            table_hash=table_hash(table),
+            bits=bits,
+            **_common(found, weights, graph, table),
         )
 
     @classmethod
@@ -79,43 +82,87 @@ class Certificate:
         if found.verdict != "certified":
             raise ValueError("only weights that the softmax certificate covers can be certified")
         return cls(
-            margin=found.margin,
-            relative_margin=found.margin / abs(weights.threshold),
-            threshold=weights.threshold,
-            lowest_edge=found.lowest_edge,
-            highest_non_edge=found.highest_non_edge,
             pairs=graph.items**2,
             tiles=None,
-            dtype=str(weights.queries.dtype).removeprefix("torch."),
             checked_in="float64",
             score_error=0.0,
-            graph_hash=graph_hash(graph),
-            table_hash=table_hash(table),
             context_length=found.context_length,
+            **_common(found, weights, graph, table),
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, nested pairs as dictionaries."""
         return asdict(self)
+
+    def to_json(self) -> str:
+        """One line of JSON that `from_json` reads; numbers keep all their digits."""
+        return json.dumps(self.as_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Read what `to_json` wrote.
+
+        >>> Certificate.from_json("{}")
+        Traceback (most recent call last):
+        headcount.errors.InputError: not a certificate: margin is missing; compile the weights again
+        """
+        remedy = "compile the weights again"
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"not a certificate: {error}; {remedy}") from None
+        if not isinstance(values, dict):
+            raise InputError(f"not a certificate: no JSON object; {remedy}")
+        names = [field.name for field in fields(cls)]
+        for name in names[:-2]:  # `bits` and `context_length` may be missing
+            if name not in values:
+                raise InputError(f"not a certificate: {name} is missing; {remedy}")
+        if unknown := sorted(set(values) - set(names)):
+            raise InputError(f"not a certificate: {unknown[0]} is unknown; {remedy}")
+        for name in ("lowest_edge", "highest_non_edge"):
+            values[name] = values[name] and Extreme(**values[name])
+        return cls(**values)
+
+
+def _common(
+    found: Recovery | SoftmaxCertificate, weights: KeyQuery, graph: Graph, table: Tensor
+) -> dict[str, Any]:
+    """What both kinds of certificate take over from the answer, and the names of the problem."""
+    return {
+        "margin": found.margin,
+        "relative_margin": found.margin / abs(weights.threshold),
+        "threshold": weights.threshold,
+        "lowest_edge": found.lowest_edge,
+        "highest_non_edge": found.highest_non_edge,
+        "dtype": str(weights.queries.dtype).removeprefix("torch."),
+        "graph_hash": graph_hash(graph),
+        "table_hash": table_hash(table),
+    }
 
 
 def certify(
-    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+    weights: KeyQuery,
+    graph: Graph,
+    table: Float[Tensor, "items d_model"],
+    bits: int | None = None,
 ) -> Certificate | None:
     """The certificate, or None if `verify` finds a wrong pair."""
     found = verify(weights, graph, table)
-    return Certificate.of(found, weights, graph, table) if found.exact else None
+    return Certificate.of(found, weights, graph, table, bits) if found.exact else None
 
 
 def graph_hash(graph: Graph) -> str:
-    """SHA-256 of the number of items and the sorted edge list, as little-endian 64-bit integers."""
+    """SHA-256 of the number of items and the sorted edges, as little-endian 64-bit integers."""
     digest = hashlib.sha256(np.int64(graph.items).astype("<i8").tobytes())
     digest.update(graph.pairs.astype("<i8").tobytes())
     return digest.hexdigest()
 
 
 def table_hash(table: Float[Tensor, "items d_model"]) -> str:
-    """SHA-256 of the shape and the entries as little-endian float64, which holds every smaller dtype exactly."""
+    """SHA-256 of the shape and the entries as little-endian float64.
+
+    float64 holds every smaller dtype exactly, so a table has one hash in all of them.
+    """
     rows = table.detach().to("cpu", torch.float64).contiguous().numpy()
     digest = hashlib.sha256(np.array(rows.shape, dtype="<i8").tobytes())
     digest.update(rows.astype("<f8").tobytes())

@@ -1,13 +1,13 @@
-"""Gauss–Newton models of some heads, gathered tile by tile: one factorised, one for blocks too large for that.
+"""Gauss–Newton models of heads, gathered tile by tile: one factorised, one solved iteratively.
 
 With r the violations of a head's active pairs, J their slopes and P their weights, a step solves
-(JᵀPJ + λD) step = JᵀPr, where D is the mean diagonal of JᵀPJ. The slopes of s_ij = q_i·k_j, q_i = x_iᵀW_Q,
-k_j = x_jᵀW_K, are x_i ⊗ k_j in W_Q and x_j ⊗ q_i in W_K.
+(JᵀPJ + λD) step = JᵀPr, where D is the mean diagonal of JᵀPJ. The slopes of s_ij = q_i·k_j, q_i =
+x_iᵀW_Q, k_j = x_jᵀW_K, are x_i ⊗ k_j in W_Q and x_j ⊗ q_i in W_K.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,17 +17,24 @@ from headcount.shapes import Float, Int
 
 _DIRECT = {"cpu": 400, "cuda": 2000}  # parameters of a head up to which its block is factorised
 _OUTER = {"cpu": 2**22, "cuda": 2**27}  # entries of x xᵀ held at a time
-_SAMPLE = {
-    "cpu": 2**18,
-    "cuda": 2**20,
-}  # active non-edges of a head that stand for all in the iterative model
-_ROUNDS = 40  # of conjugate gradients
-_CLOSE = 0.05  # relative residual at which they stop
+# Active non-edges of a head that stand for all in the iterative model.
+_SAMPLE = {"cpu": 2**18, "cuda": 2**20}
+# Conjugate gradients stop after so many rounds, or at this relative residual. A rough step is
+# enough: the next one starts from a new model anyway.
+_ROUNDS = 40
+_CLOSE = 0.05
+# Added to every diagonal, relative and absolute: float32 needs both where pairs hardly constrain a
+# direction, or none is active.
+_RIDGE, _FLOOR = 1e-6, 1e-9
+_TINY = 1e-30  # instead of a division by zero, once a head's residual has vanished
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The pairs of some rows with all columns, for c heads: P·r of each pair, P where r is not 0, the edges' places."""
+    """The pairs of some rows with all columns, for c heads.
+
+    `slope` holds P·r of each pair, `active` holds P where r is not 0, `edges` the edges' places.
+    """
 
     rows: slice
     slope: Float[Tensor, "c rows items"]
@@ -37,11 +44,8 @@ class Tile:
 
 def model_of(points: Tensor, queries: Tensor, keys: Tensor) -> Direct | Iterative:
     """The model that fits the size of a head."""
-    kind = (
-        Direct
-        if 2 * points.shape[1] * queries.shape[2] <= _DIRECT[points.device.type]
-        else Iterative
-    )
+    parameters = 2 * points.shape[1] * queries.shape[2]
+    kind = Direct if parameters <= _DIRECT[points.device.type] else Iterative
     return kind(points, queries, keys)
 
 
@@ -86,7 +90,7 @@ class Direct(_Slopes):
         """Zero where the factorisation fails."""
         matrix = self._matrix()
         diagonal = matrix.diagonal(dim1=1, dim2=2)
-        diagonal.add_(((damping + 1e-6) * diagonal.mean(1) + 1e-9)[:, None])
+        diagonal.add_(((damping + _RIDGE) * diagonal.mean(1) + _FLOOR)[:, None])
         factor, failed = torch.linalg.cholesky_ex(matrix)
         step = torch.cholesky_solve(self.slope().unsqueeze(2), factor).squeeze(2)
         return torch.where((failed == 0)[:, None] & step.isfinite(), step, 0.0)
@@ -123,7 +127,10 @@ class Direct(_Slopes):
 
 
 class Iterative(_Slopes):
-    """JᵀPJ applied to vectors, on active pairs alone (all edges, and a sample of the others where there are many)."""
+    """JᵀPJ applied to vectors, on active pairs alone.
+
+    All active edges take part, and a sample of the active non-edges where there are many.
+    """
 
     def __init__(self, points: Tensor, queries: Tensor, keys: Tensor) -> None:
         super().__init__(points, queries, keys)
@@ -155,30 +162,24 @@ class Iterative(_Slopes):
 
 
 class _Pairs:
-    """The active pairs of one head, row by row: JᵀPJ in terms of changes of its queries and keys."""
+    """The active pairs of one head, row by row: JᵀPJ as it acts on changes of queries and keys."""
 
     def __init__(
         self, query: Tensor, key: Tensor, rows: Tensor, columns: Tensor, weight: Tensor
     ) -> None:
-        self.query, self.key, self.rows, self.columns, self.weight = (
-            query,
-            key,
-            rows,
-            columns,
-            weight,
-        )
+        self.query, self.key = query, key
+        self.rows, self.columns, self.weight = rows, columns, weight
         self.near, self.far = query.index_select(0, rows), key.index_select(0, columns)
+        # Sums over a row's pairs are segments of the list; for columns it is sorted once more.
         self.by_column = columns.argsort(stable=True)
         self.rows_by_column = rows[self.by_column]
-        self.row_starts, self.column_starts = (
-            _starts(rows, len(query)),
-            _starts(columns, len(query)),
-        )
+        self.row_starts = _starts(rows, len(query))
+        self.column_starts = _starts(columns, len(query))
 
     def apply(
         self, query: Float[Tensor, "items width"], key: Float[Tensor, "items width"]
     ) -> tuple[Tensor, Tensor]:
-        """What changes of all q_i and k_j make of the pairs, and that again as slopes of q_i and k_j."""
+        """PJ of changes of all q_i and k_j, and Jᵀ of that, as slopes of q_i and k_j."""
         change = (query.index_select(0, self.rows) * self.far).sum(1)
         change = change.add_((self.near * key.index_select(0, self.columns)).sum(1)).mul_(
             self.weight
@@ -191,7 +192,10 @@ class _Pairs:
         )
 
     def squares(self, norms: Float[Tensor, " items"]) -> Float[Tensor, "two width width"]:
-        """Σ P‖x_i‖² k_j k_jᵀ and Σ P‖x_j‖² q_i q_iᵀ: JᵀPJ's diagonal blocks, summed over the table's directions."""
+        """Σ P‖x_i‖² k_j k_jᵀ and Σ P‖x_j‖² q_i q_iᵀ.
+
+        These are JᵀPJ's diagonal blocks, summed over the table's directions.
+        """
         sides = (self.far, norms[self.rows]), (self.near, norms[self.columns])
         return torch.stack(
             [(part * (norm * self.weight)[:, None]).T @ part for part, norm in sides]
@@ -201,13 +205,17 @@ class _Pairs:
 def solve_together(
     points: Float[Tensor, "items rank"], models: list[Iterative], damping: Float[Tensor, " c"]
 ) -> Float[Tensor, "c parameters"]:
-    """Conjugate gradients for all heads at once, each preconditioned by its `squares`."""
+    """Conjugate gradients for all heads at once, each preconditioned by its `squares`.
+
+    The whitened rows are nearly isotropic, so JᵀPJ is close to I ⊗ squares/rank: one small inverse
+    per matrix takes away most of what makes columns of a head differ in curvature.
+    """
     heads = [head for model in models for head in model.heads()]
     slope = torch.cat([model.slope() for model in models])
     count, (rank, width) = len(heads), (points.shape[1], heads[0].query.shape[1])
     norms = points.square().sum(1)
     squares = torch.stack([head.squares(norms) for head in heads]) / rank
-    shift = (damping + 1e-6) * squares.diagonal(dim1=2, dim2=3).mean((1, 2)) + 1e-9
+    shift = (damping + _RIDGE) * squares.diagonal(dim1=2, dim2=3).mean((1, 2)) + _FLOOR
     inverse = torch.linalg.inv(
         squares + shift[:, None, None, None] * torch.eye(width, device=points.device)
     )
@@ -219,14 +227,21 @@ def solve_together(
             [torch.stack(head.apply(*change)) for head, change in zip(heads, moved, strict=True)]
         )
         slopes = points.T @ sums.permute(2, 0, 1, 3).flatten(1)
-        return (
-            slopes.view(rank, count, 2, width).permute(1, 2, 0, 3).reshape(count, -1)
-            + shift[:, None] * vector
-        )
+        slopes = slopes.view(rank, count, 2, width).permute(1, 2, 0, 3).reshape(count, -1)
+        return slopes + shift[:, None] * vector
 
     def precondition(vector: Tensor) -> Tensor:
         return (vector.view(count, 2, rank, width) @ inverse).flatten(1)
 
+    return _conjugate_gradients(apply, precondition, slope)
+
+
+def _conjugate_gradients(
+    apply: Callable[[Tensor], Tensor],
+    precondition: Callable[[Tensor], Tensor],
+    slope: Float[Tensor, "c parameters"],
+) -> Float[Tensor, "c parameters"]:
+    """Solve apply(x) = slope for every row, until the slowest one is close; zero where it fails."""
     x, residual = torch.zeros_like(slope), slope
     direction = eased = precondition(residual)
     power, enough = (residual * eased).sum(1), _CLOSE * slope.norm(dim=1)
@@ -234,22 +249,18 @@ def solve_together(
         if bool((residual.norm(dim=1) <= enough).all()):
             break
         moved = apply(direction)
-        length = (power / (direction * moved).sum(1).clamp_min(1e-30))[:, None]
+        length = (power / (direction * moved).sum(1).clamp_min(_TINY))[:, None]
         x, residual = x + length * direction, residual - length * moved
         eased = precondition(residual)
         power, before = (residual * eased).sum(1), power
-        direction = eased + (power / before.clamp_min(1e-30))[:, None] * direction
+        direction = eased + (power / before.clamp_min(_TINY))[:, None] * direction
     return torch.where(x.isfinite(), x, 0.0)
 
 
 def _starts(places: Int[Tensor, " pairs"], items: int) -> Int[Tensor, " items"]:
     """Where each item's pairs begin among sorted pairs."""
-    return (
-        torch.bincount(places, minlength=items)
-        .cumsum(0)
-        .roll(1)
-        .index_fill_(0, places.new_zeros(1), 0)
-    )
+    ends = torch.bincount(places, minlength=items).cumsum(0)
+    return ends.roll(1).index_fill_(0, places.new_zeros(1), 0)
 
 
 def _weighted_sums(

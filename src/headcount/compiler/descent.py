@@ -1,8 +1,8 @@
 """Levenberg–Marquardt on all pairs with a shrinking margin, for a stack of trials at once.
 
-The margin μ starts wide (every pair shapes the weights) and shrinks (only pairs near τ do), and with it the
-temperature at which heads share edges. In the second half wrong pairs gain weight. The worse half of the trials is
-dropped twice on the way.
+The margin μ starts wide (every pair shapes the weights) and shrinks (only pairs near τ do), and
+with it the temperature at which heads share edges. In the second half wrong pairs gain weight. The
+worse half of the trials is dropped twice on the way.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import dataclass
 import torch
 
 from headcount.compiler.objective import Objective, Pressure, Reading, Weights
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 
 _PRESSED = 2**26  # pairs of all trials up to which non-edges have weights of their own
-_EASIER, _HARDER = 0.6, 2.0  # what a step that helps, or does not, makes of the damping
+# What a step that helps, or does not, makes of the damping λ: near Gauss–Newton while the model is
+# good, towards short steps along the gradient while it is not.
+_EASIER, _HARDER = 0.6, 2.0
+_LEAST, _MOST = 1e-6, 1e3  # λ stays in this range, where the steps are neither wild nor frozen
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,8 @@ class Schedule:
     factor: float = 1.1
     edge_weight: float = 1.0  # of an edge at first; a non-edge weighs 1
     culls: tuple[float, ...] = (0.3, 0.5)
-    patience: float = (
-        0.15  # share of the steps without fewer wrong pairs, once μ is narrow, that ends a descent
-    )
+    # Share of the steps without fewer wrong pairs, once μ is narrow, that ends a descent.
+    patience: float = 0.15
 
     def margin(self, step: int) -> float:
         share = min(1.0, step / (self.shrinking * self.steps))
@@ -64,7 +66,7 @@ class Descended:
 
 
 def descend(
-    problem: Prepared,
+    problem: WhitenedProblem,
     widths: tuple[int, ...],
     trials: int,
     seed: int,
@@ -79,17 +81,13 @@ def descend(
     cull_at = [int(share * schedule.steps) for share in schedule.culls]
     best = None
     for step in range(schedule.steps):
+        margin = schedule.margin(step)
         if step in cull_at and len(damping) > 1:
-            loss = objective.read(weights, schedule.margin(step), 0.0, pressure).loss
+            loss = objective.read(weights, margin, 0.0, pressure).loss
             kept = loss.argsort()[: -(-len(damping) // 2)]
             weights, pressure, damping = weights[kept], pressure[kept], damping[kept]
         if step == int(schedule.pressing * schedule.steps):
-            pressure.factor = schedule.factor
-            if len(damping) * problem.items**2 <= _PRESSED:
-                pressure.others = torch.ones(
-                    len(damping), problem.items, problem.items, device=device
-                )
-        margin = schedule.margin(step)
+            _start_pressing(problem, pressure, schedule.factor)
         setting = margin, schedule.softness * margin**2, pressure
         here = objective.read(weights, *setting, damping)
         found = Descended.of(weights, here, step)
@@ -100,15 +98,26 @@ def descend(
         assert here.step is not None
         moved = weights.minus(here.step)
         better = objective.read(moved, *setting).loss < here.loss
-        weights = moved.where(better, weights)
+        weights = moved.where(better, weights)  # a trial that got worse stays where it is
         pressure.press(here)
-        damping = torch.where(better, damping * _EASIER, damping * _HARDER).clamp_(1e-6, 1e3)
+        damping = torch.where(better, damping * _EASIER, damping * _HARDER).clamp_(_LEAST, _MOST)
     assert best is not None
     return best
 
 
-def start(problem: Prepared, widths: tuple[int, ...], trials: int, seed: int) -> Weights:
-    """Normal weights under which scores are about standard normal; columns beyond a head's width stay zero."""
+def _start_pressing(problem: WhitenedProblem, pressure: Pressure, factor: float) -> None:
+    """From now on wrong pairs gain weight; non-edges too where their weights fit in memory."""
+    pressure.factor = factor
+    trials, items = len(pressure.edges), problem.items
+    if trials * items**2 <= _PRESSED:
+        pressure.others = torch.ones(trials, items, items, device=problem.points.device)
+
+
+def start(problem: WhitenedProblem, widths: tuple[int, ...], trials: int, seed: int) -> Weights:
+    """Normal weights under which scores are about standard normal.
+
+    Columns beyond a head's width are zero and stay so, since both factors of their slope vanish.
+    """
     shape = (2, trials, len(widths), problem.rank, max(widths))
     draws = torch.from_numpy(generator(seed, 0xC0DE).standard_normal(shape)).float()
     for head, width in enumerate(widths):

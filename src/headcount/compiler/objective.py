@@ -1,9 +1,10 @@
 """The loss over all pairs: squared violations of a margin μ around τ, head by head, tile by tile.
 
-A non-edge must stay below τ − μ in every head. An edge must exceed τ + μ in one; its cost is the least over heads,
-softened: −T ln Σ_h exp(−cost_h/T), so that early on heads share an edge and later one owns it. Given those shares a
-violation depends on one head alone, so the Gauss–Newton model falls into one block a head. No more than a tile of
-scores (some heads × some rows × all columns) exists at a time.
+A non-edge must stay below τ − μ in every head. An edge must exceed τ + μ in one; its cost is the
+least over heads, softened: −T ln Σ_h exp(−cost_h/T), so that early on heads share an edge and later
+one owns it. Given those shares a violation depends on one head alone, so the Gauss–Newton model
+falls into one block per head. No more than a tile of scores (some heads × some rows × all columns)
+exists at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headcount.compiler.curvature import Direct, Iterative, Tile, model_of, solve_together
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
 
 _TILE = {"cpu": 2**20, "cuda": 2**25}  # scores held at a time
@@ -52,9 +53,10 @@ class Weights:
 class Reading:
     """What one pass over all pairs says of each trial.
 
-    `low`: the lowest edge, `high`: the highest non-edge, `wrong`: pairs on the wrong side of τ (a non-edge counts once
-    for each head that exceeds τ), `step`: where the model's minimum lies, if it was asked for. `missed` and `above`:
-    the wrong edges, and the places of the wrong non-edges in [trials, items, items] where these are to be pressed.
+    `low`: the lowest edge, `high`: the highest non-edge, `wrong`: pairs on the wrong side of τ (a
+    non-edge counts once for each head that exceeds τ), `step`: where the model's minimum lies, if
+    it was asked for. `missed` and `above`: the wrong edges, and the places of the wrong non-edges
+    in [trials, items, items] where these are to be pressed.
     """
 
     loss: Float[Tensor, " trials"]
@@ -89,7 +91,7 @@ class Pressure:
         return self.factor > 1 and self.others is not None
 
     def press(self, found: Reading) -> None:
-        """Raise the weight of every pair that a reading found wrong, once however many heads have it wrong."""
+        """Raise the weight of every pair that a reading found wrong, once for all heads."""
         if self.factor > 1:
             self.edges = torch.where(
                 found.missed, (self.edges * self.factor).clamp_max_(_HEAVIEST), self.edges
@@ -100,9 +102,9 @@ class Pressure:
 
 
 class Objective:
-    """All pairs of one prepared problem."""
+    """All pairs of one whitened problem."""
 
-    def __init__(self, problem: Prepared) -> None:
+    def __init__(self, problem: WhitenedProblem) -> None:
         self.problem, items = problem, problem.items
         self.tile = _TILE[problem.points.device.type]
         self.height = min(items, max(self.tile // items, _ROWS))
@@ -131,43 +133,51 @@ class Objective:
         missed = best <= self.problem.level
         short = (self.problem.level + margin - scores).clamp_min_(0)
         cost, share = _shared(short.square(), temperature)
+        # Given the shares, an edge is a squared shortfall in each head, weighted by its share.
         pull = share.mul_(short > 0).mul_(pressure.edges.unsqueeze(1))
-        above = [missed.new_empty(0, dtype=torch.long)]
         sums = _Sums(
             (pressure.edges * cost).sum(1),
             missed.sum(1),
             torch.full_like(best[:, 0], -torch.inf),
-            above,
+            [missed.new_empty(0, dtype=torch.long)],
         )
-        step = (
-            None
-            if damping is None
-            else torch.empty(trials * heads, 2 * rank * width, device=queries.device)
-        )
-        waiting: list[Iterative] = []
-        for chosen, trial in self._chunks(trials, heads):
-            part = _Part(
-                queries[chosen],
-                keys[chosen],
-                trial,
-                pull.flatten(0, 1)[chosen],
-                short.flatten(0, 1)[chosen],
-            )
-            if step is None or damping is None:
+        pull, short = pull.flatten(0, 1), short.flatten(0, 1)
+        parts = [
+            _Part(queries[some], keys[some], trial, pull[some], short[some])
+            for some, trial in self._chunks(trials, heads)
+        ]
+        step = None
+        if damping is None:
+            for part in parts:
                 self._pass(part, margin, pressure, sums, None)
+        else:
+            step = self._steps(parts, margin, pressure, sums, damping)
+            step = step.view(trials, heads, 2, rank, width)
+        above = torch.cat(sums.above)
+        return Reading(sums.loss, best.amin(1), sums.high, sums.wrong, step, missed, above)
+
+    def _steps(
+        self,
+        parts: list[_Part],
+        margin: float,
+        pressure: Pressure,
+        sums: _Sums,
+        damping: Float[Tensor, " trials"],
+    ) -> Float[Tensor, "all parameters"]:
+        """A pass that also gathers each head's Gauss–Newton model, and the damped steps."""
+        direct: list[Tensor] = []
+        waiting: list[Iterative] = []  # solved together: one head alone would not fill a device
+        for part in parts:
+            model = model_of(self.problem.points, part.queries, part.keys)
+            self._pass(part, margin, pressure, sums, model)
+            if isinstance(model, Direct):
+                direct.append(model.step(damping[part.trial]))
             else:
-                model = model_of(self.problem.points, part.queries, part.keys)
-                self._pass(part, margin, pressure, sums, model)
-                if isinstance(model, Direct):
-                    step[chosen] = model.step(damping[trial])
-                else:
-                    waiting.append(model)
-        if step is not None and damping is not None and waiting:
-            step = solve_together(self.problem.points, waiting, damping.repeat_interleave(heads))
-        step = None if step is None else step.view(trials, heads, 2, rank, width)
-        return Reading(
-            sums.loss, best.amin(1), sums.high, sums.wrong, step, missed, torch.cat(above)
-        )
+                waiting.append(model)
+        if direct:  # heads are of one size, so all models are of one kind
+            return torch.cat(direct)
+        shares = damping[torch.cat([part.trial for part in parts])]
+        return solve_together(self.problem.points, waiting, shares)
 
     def _edge_scores(self, queries: Tensor, keys: Tensor) -> Float[Tensor, "all edges"]:
         """Each edge's score in each head of each trial."""
@@ -176,7 +186,7 @@ class Objective:
         return torch.stack([(query[ends[0]] * key[ends[1]]).sum(1) for query, key in both])
 
     def _chunks(self, trials: int, heads: int) -> Iterator[tuple[slice, Int[Tensor, " c"]]]:
-        """Heads of all trials, as many at a time as a tile holds, and the trials that they belong to."""
+        """Heads of all trials, as many at a time as a tile holds, and the trials they belong to."""
         each = max(1, self.tile // (self.problem.items * self.height))
         for first in range(0, trials * heads, each):
             chosen = torch.arange(
@@ -192,7 +202,7 @@ class Objective:
         sums: _Sums,
         model: Direct | Iterative | None,
     ) -> None:
-        """All pairs of some heads: count and sum the non-edges' violations, and tell the model of every pair."""
+        """All pairs of some heads: add up violations of non-edges, give the model every pair."""
         items = self.problem.items
         for rows, few in self.blocks:
             scores = part.queries[:, rows] @ part.keys.mT
@@ -201,7 +211,7 @@ class Objective:
                 self.problem.sources[few] - rows.start,
                 self.problem.targets[few],
             )
-            scores[places] = -torch.inf
+            scores[places] = -torch.inf  # edges have their own violations, in `pull` and `short`
             sums.high.scatter_reduce_(0, part.trial, scores.flatten(1).amax(1), "amax")
             excess = scores.sub_(self.problem.level - margin).clamp_min_(0)
             above = excess > margin
@@ -244,7 +254,10 @@ class _Sums:
 def _shared(
     costs: Float[Tensor, "trials heads edges"], temperature: float
 ) -> tuple[Float[Tensor, "trials edges"], Float[Tensor, "trials heads edges"]]:
-    """The softened least cost of each edge, and each head's share in it; without temperature one head owns it all."""
+    """The softened least cost of each edge, and each head's share in it.
+
+    At temperature 0 one head owns it all.
+    """
     if temperature <= 0:
         least, owner = costs.min(1)
         return least, torch.zeros_like(costs).scatter_(1, owner.unsqueeze(1), 1.0)

@@ -1,12 +1,15 @@
-"""Descents for softmax weights: towards an order of logits in two heads, and on the certificate's own bounds.
+"""Descents for softmax weights: towards an order of logits, and on the certificate's own bounds.
 
-Under softmax a row's masses sum to h in every context, with or without a target in it. With two heads there is a way
-out that serves every context length, since the source itself is always in its context:
+Under softmax a row's masses sum to h in every context, with or without a target in it. With two
+heads there is a way out that serves every context length, since the source itself is always in its
+context:
 
-    head 1:  edge > the source itself > everything else       head 2:  edge > everything else > the source itself
+    head 1:  edge > the source itself > everything else
+    head 2:  edge > everything else > the source itself
 
-In sharp heads an edge then collects 2, and nothing else more than 1. This needs one target a source at most. In long
-contexts the masses of non-edges may also just be spread evenly; there the bounds of the certificate are descended.
+In sharp heads an edge then collects 2, and nothing else more than 1. This needs at most one target
+per source. In long contexts the masses of non-edges may also just be spread evenly; there the
+descent is on the bounds of the certificate.
 """
 
 from __future__ import annotations
@@ -17,28 +20,33 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headcount.compiler.prepared import Prepared
+from headcount.attention.softmax_bounds import extreme_masses
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float
 
 _STEPS = 1000
-_RATE = 0.05
+_RATE = 0.05  # of Adam at first; it falls like a cosine
 _TRIALS = 4
-_COLDEST, _WARMEST = 0.003, 0.1  # the smooth extremes of bounds
+# Temperatures at which the lowest and highest bounds are softened, from first to last: warm ones
+# let many pairs shape the weights, cold ones only the binding pair.
+_WARMEST, _COLDEST = 0.1, 0.003
+# A descent ends at this difference of logits, or gap between bounds: stretching does the rest.
+_ORDERED, _APART = 0.05, 0.01
 
 Both = Float[Tensor, "two trials heads rank width"]  # W_Q and W_K of every trial
 
 
-def edge_mask(problem: Prepared) -> Bool[Tensor, "items items"]:
+def edge_mask(problem: WhitenedProblem) -> Bool[Tensor, "items items"]:
     mask = torch.zeros(problem.items, problem.items, dtype=torch.bool)
     mask[problem.sources, problem.targets] = True
     return mask
 
 
 def ordered(
-    problem: Prepared, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
+    problem: WhitenedProblem, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
 ) -> tuple[Both, float]:
-    """Two heads in the order above, and the least difference in that order: right if positive."""
+    """Two heads in the order above, and the least difference in it: correct if positive."""
     edges = edge_mask(problem)
     own = torch.eye(problem.items, dtype=torch.bool) & ~edges
     others = ~(own | edges)
@@ -49,7 +57,7 @@ def ordered(
     def loss_of(weights: Tensor, share: float) -> Tensor:
         nonlocal best, widest
         logits = _logits(problem, weights)
-        margin = max(1 - 1.3 * share, 0.05)
+        margin = max(1 - 1.3 * share, _ORDERED)  # shrinks, as in `descent`
         total = logits.new_zeros(logits.shape[0])
         least = torch.full_like(total, torch.inf)
         for head, rules in enumerate(above):
@@ -63,36 +71,44 @@ def ordered(
             best, widest = weights.detach()[:, top : top + 1].clone(), reached
         return total.sum()
 
-    _adam(start, loss_of, lambda: widest < 0.05 and keep_on())
+    _adam(start, loss_of, lambda: widest < _ORDERED and keep_on())
     return best, widest
 
 
 def _precedences(
     edges: Tensor, own: Tensor, others: Tensor, head: int
 ) -> list[tuple[Bool[Tensor, "m m"], int, Bool[Tensor, "m m"]]]:
-    """(pivot, sign, where): in each row the pivot's logit lies above (+) or below (−) those of the marked pairs."""
+    """(pivot, sign, where): each row's pivot must be above (+) or below (−) the marked pairs."""
     has_edge, has_own = edges.any(1, keepdim=True), own.any(1, keepdim=True)
-    order = [(own, 1, others & has_own)] if head == 0 else [(own, -1, others & has_own)]
-    return [*order, (edges, 1, (own | others) & has_edge)]
+    itself = own, 1 if head == 0 else -1, others & has_own
+    return [itself, (edges, 1, (own | others) & has_edge)]
 
 
 def spread(
-    problem: Prepared, widths: tuple[int, ...], length: int, seed: int, keep_on: Callable[[], bool]
+    problem: WhitenedProblem,
+    widths: tuple[int, ...],
+    length: int,
+    seed: int,
+    keep_on: Callable[[], bool],
 ) -> tuple[Both, float]:
-    """Widen the gap between the bounds: lowest edge − highest non-edge over every context of ℓ items."""
+    """Widen the gap between the bounds over every context of ℓ items: lowest edge − highest other.
+
+    Returns the best weights and their gap.
+    """
     edges = edge_mask(problem)
     start = _start(problem, widths, seed)
     best, widest = start[:, :1], -math.inf
+    items = torch.arange(problem.items)
     scales = torch.tensor(widths).rsqrt()[:, None, None]
 
     def loss_of(weights: Tensor, share: float) -> Tensor:
         nonlocal best, widest
         logits = _logits(problem, weights) * scales
-        low, high = (_masses(logits, length, largest).sum(1) for largest in (True, False))
         low, high = (
-            low.masked_fill(~edges, torch.inf).flatten(1),
-            high.masked_fill(edges, -torch.inf).flatten(1),
+            extreme_masses(logits, items, length, largest).sum(1) for largest in (True, False)
         )
+        low = low.masked_fill(~edges, torch.inf).flatten(1)
+        high = high.masked_fill(edges, -torch.inf).flatten(1)
         gap = (low.amin(1) - high.amax(1)).detach()
         reached, top = float(gap.max()), int(gap.argmax())
         if reached > widest:
@@ -100,34 +116,20 @@ def spread(
         warmth = _WARMEST * (_COLDEST / _WARMEST) ** share
         return warmth * ((-low / warmth).logsumexp(1) + (high / warmth).logsumexp(1)).sum()
 
-    _adam(start, loss_of, lambda: widest < 0.01 and keep_on())
+    _adam(start, loss_of, lambda: widest < _APART and keep_on())
     return best, widest
 
 
-def _masses(logits: Float[Tensor, "*n m m"], length: int, largest: bool) -> Float[Tensor, "*n m m"]:
-    """p_ij when the free items of the context are the largest, or the smallest, rivals: as `bound_scores` has it."""
-    items = logits.shape[-1]
-    eye = torch.eye(items, dtype=torch.bool)
-    own = logits.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    top = logits.masked_fill(eye, -torch.inf if largest else torch.inf).topk(
-        length - 1, largest=largest
-    )
-    empty = torch.full_like(own, -torch.inf)
-    before = torch.cat([empty, top.values.logcumsumexp(-1)], -1)
-    after = torch.cat([top.values.flip(-1).logcumsumexp(-1).flip(-1), empty], -1)
-    without = torch.logaddexp(before[..., :-1], after[..., 1:])
-    rivals = without[..., -1:].expand_as(logits).scatter(-1, top.indices, without)
-    total = torch.where(eye, before[..., -1:], torch.logaddexp(own, rivals))
-    return torch.sigmoid(logits - total)
-
-
-def _logits(problem: Prepared, weights: Both) -> Float[Tensor, "trials heads m m"]:
+def _logits(problem: WhitenedProblem, weights: Both) -> Float[Tensor, "trials heads m m"]:
     queries, keys = problem.points @ weights
     return queries @ keys.mT
 
 
-def _start(problem: Prepared, widths: tuple[int, ...], seed: int) -> Both:
-    """Scores of about unit size; columns beyond a head's width are zero, and stay so: both factors vanish there."""
+def _start(problem: WhitenedProblem, widths: tuple[int, ...], seed: int) -> Both:
+    """Scores of about unit size; columns beyond a head's width are zero.
+
+    They stay zero, since both factors of their slope vanish.
+    """
     shape = (2, _TRIALS, len(widths), problem.rank, max(widths))
     draws = torch.from_numpy(generator(seed, 0x50F7).standard_normal(shape)).float()
     for head, width in enumerate(widths):

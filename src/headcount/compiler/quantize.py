@@ -1,8 +1,8 @@
-"""From exact weights to exact weights on a grid: entries are fixed a few at a time, the others make up for it.
+"""Moving exact weights onto a grid: entries are fixed a few at a time, the others compensate.
 
-Rounding all entries at once breaks the pairs near τ. Here the entries nearest to their grid are fixed first, a few
-Levenberg–Marquardt steps on the free ones restore the margin, then more are fixed, until all are. What is wrong then
-is repaired by moving single entries by one level.
+Rounding all entries at once breaks the pairs near τ. Here the entries nearest to their grid are
+fixed first, a few Levenberg–Marquardt steps on the free ones restore the margin, then more are
+fixed, until all are. What is wrong then is repaired by moving single entries by one level.
 """
 
 from __future__ import annotations
@@ -13,29 +13,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headcount.compiler.rounding import Grid, Head
+from headcount.compiler.grid import Grid, Head
 from headcount.problem.graph import Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float, Int
 
-_FIXED = (
-    0.25,
-    0.45,
-    0.6,
-    0.72,
-    0.82,
-    0.89,
-    0.94,
-    0.97,
-    0.99,
-    1.0,
-)  # share of the entries fixed after each stage
+# Share of the entries that are fixed after each stage.
+_FIXED = (0.25, 0.45, 0.6, 0.72, 0.82, 0.89, 0.94, 0.97, 0.99, 1.0)
 _STEPS = 4  # of Levenberg–Marquardt in each stage
-_DAMPING = 1e-3
+_DAMPING = 1e-3  # constant, since a step is halved until it helps
 _CHUNK = 2**22  # numbers of a Jacobian held at a time
 _SMALL = 0.05  # entries of a new column, and the least margin asked for while widening
 _WIDER = 1.3  # how much wider a margin is asked for each time
-_ENOUGH = 0.3
+_ENOUGH = 0.3  # margin, as a share of τ, at which widening ends
 _HOPELESS = 0.1  # no single moves are made where the gap is further below 0 than this share of τ
 _TRIED = 12  # single moves that are tried out for each one that is made
 
@@ -62,16 +52,18 @@ class Pairs:
 
     def owned(self, heads: list[Head]) -> list[Bool[Tensor, " edges"]]:
         """For each head, the edges that score best in it."""
-        scores = [self.points @ head for head in heads]
-        best = torch.stack([(q[self.sources] * k[self.targets]).sum(1) for q, k in scores]).argmax(
-            0
-        )
+        projected = [self.points @ head for head in heads]
+        scores = [(q[self.sources] * k[self.targets]).sum(1) for q, k in projected]
+        best = torch.stack(scores).argmax(0)
         return [best == head for head in range(len(heads))]
 
     def violations(
         self, scores: Float[Tensor, "items items"], owned: Bool[Tensor, " edges"], margin: float
     ) -> Float[Tensor, "items items"]:
-        """Of one head: by how much non-edges exceed τ − μ (positive) and owned edges fall short of τ + μ (negative)."""
+        """Of one head: by how much non-edges exceed τ − μ and owned edges fall short of τ + μ.
+
+        The former are positive, the latter negative.
+        """
         size = (scores - (self.threshold - margin)).clamp_(min=0)
         size[self.sources, self.targets] = 0
         mine = self.sources[owned], self.targets[owned]
@@ -103,7 +95,7 @@ def onto_grid(
     """
     grids = [Grid.of(head, bits) for head in heads]
     margin = max(margin, 0.9 * pairs.gap(heads)[0] / 2)
-    # What lies beyond a grid's end comes first: it moves furthest, and needs the most others to make up for it.
+    # What is beyond a grid's end comes first: it moves furthest, and needs the most compensation.
     heads = [
         head.clamp(-grid.scales * grid.top, grid.scales * grid.top)
         for head, grid in zip(heads, grids, strict=True)
@@ -136,18 +128,14 @@ def widened(
     keep_on: Callable[[], bool],
     steps: int = 40,
 ) -> list[Head]:
-    """Exact weights with more columns, shared out to the narrowest heads, and used to widen the margin."""
+    """Exact weights with more columns, given to the narrowest heads and used for the margin."""
     rng, heads = generator(seed, 0x71DE), list(heads)
     for _ in range(columns):
         n = min(range(len(heads)), key=lambda n: heads[n].shape[2])
         if heads[n].shape[2] == heads[n].shape[1]:
             break  # a head as wide as the table gains nothing
-        new = (
-            torch.from_numpy(rng.standard_normal((2, heads[n].shape[1], 1)))
-            * _SMALL
-            * heads[n].std()
-        )
-        heads[n] = torch.cat([heads[n], new], 2)
+        new = torch.from_numpy(rng.standard_normal((2, heads[n].shape[1], 1)))
+        heads[n] = torch.cat([heads[n], new * _SMALL * heads[n].std()], 2)
     free = [torch.ones_like(head, dtype=torch.bool) for head in heads]
     best, widest = heads, pairs.gap(heads)[0] / 2
     for _ in range(steps):
@@ -174,13 +162,10 @@ def _fix(head: Head, grid: Grid, free: Tensor, share: float) -> tuple[Head, Tens
 def _relax(
     pairs: Pairs, heads: list[Head], grids: list[Grid] | None, free: list[Tensor], margin: float
 ) -> list[Head]:
-    """One damped step of each head's free entries, kept within the ends of its grid; halved until the loss falls."""
-    found = []
-    limits = (
-        [grid.scales * grid.top for grid in grids]
-        if grids
-        else [torch.tensor(torch.inf)] * len(heads)
-    )
+    """One damped step of each head's free entries, within its grid, halved until it helps."""
+    found, limits = [], [torch.tensor(torch.inf)] * len(heads)
+    if grids:
+        limits = [grid.scales * grid.top for grid in grids]
     for head, limit, loose, owned in zip(heads, limits, free, pairs.owned(heads), strict=True):
         size = pairs.violations(pairs.scores(head), owned, margin)
         loss, step = float(size.square().sum()), _step(pairs, head, loose, size)
@@ -194,15 +179,18 @@ def _relax(
 
 
 def _step(pairs: Pairs, head: Head, free: Tensor, size: Float[Tensor, "items items"]) -> Head:
-    """(JᵀJ + λ·mean diagonal)⁻¹ Jᵀr over the free entries; s_ij moves by x_i ⊗ k_j with W_Q, by x_j ⊗ q_i with W_K."""
+    """(JᵀJ + λ·mean diagonal)⁻¹ Jᵀr over the free entries.
+
+    s_ij moves by x_i ⊗ k_j with W_Q and by x_j ⊗ q_i with W_K. Only violated pairs have a row in J,
+    so J is gathered in chunks and never held whole.
+    """
     sources, targets = size.nonzero(as_tuple=True)
     loose = free.flatten()
     count = int(loose.sum())
     matrix, slope = torch.zeros(count, count), torch.zeros(count)
     points, (queries, keys) = pairs.points.float(), (pairs.points @ head).float()
-    for i, j in zip(
-        *(part.split(max(1, _CHUNK // loose.numel())) for part in (sources, targets)), strict=True
-    ):
+    chunk = max(1, _CHUNK // loose.numel())
+    for i, j in zip(sources.split(chunk), targets.split(chunk), strict=True):
         parts = (
             points[i].unsqueeze(2) * keys[j].unsqueeze(1),
             points[j].unsqueeze(2) * queries[i].unsqueeze(1),
@@ -220,7 +208,10 @@ def _step(pairs: Pairs, head: Head, free: Tensor, size: Float[Tensor, "items ite
 
 
 def _move(pairs: Pairs, heads: list[Head], grids: list[Grid], margin: float) -> list[Head] | None:
-    """The weights with one entry moved by one level, as the loss likes best among promising ones; None: no gain."""
+    """The weights with one entry moved by one level, or None where no such move lowers the loss.
+
+    The moves that a quadratic model of the loss likes best are tried out, the best one is made.
+    """
     owners = pairs.owned(heads)
     options = []
     for n, (head, grid) in enumerate(zip(heads, grids, strict=True)):
@@ -228,28 +219,23 @@ def _move(pairs: Pairs, heads: list[Head], grids: list[Grid], margin: float) -> 
         slope, curve = _slopes(pairs, head, size)
         delta = -slope.sign() * grid.scales
         inside = (head + delta).abs() <= grid.scales * (grid.top + 0.5)
-        gain = (
-            (slope * delta * 2 + curve * delta.square()).masked_fill(~inside, torch.inf).flatten()
-        )
+        change = slope * delta * 2 + curve * delta.square()  # of the loss, in the model
+        gain = change.masked_fill(~inside, torch.inf).flatten()
         before = float(size.square().sum())
         options += [
             (float(gain[p]), n, int(p), float(delta.flatten()[p]), before)
             for p in gain.argsort()[:_TRIED].tolist()
         ]
-    best, chosen = -1e-12, None
+    best, chosen = -1e-12, None  # a move must gain more than rounding
     for _, n, place, delta, before in sorted(options)[:_TRIED]:
         moved = heads[n].clone()
         moved.view(-1)[place] += delta
-        change = (
-            float(pairs.violations(pairs.scores(moved), owners[n], margin).square().sum()) - before
-        )
-        if change < best:
-            best, chosen = change, (n, grids[n].nearest(moved))
-    return (
-        None
-        if chosen is None
-        else [chosen[1] if n == chosen[0] else head for n, head in enumerate(heads)]
-    )
+        after = pairs.violations(pairs.scores(moved), owners[n], margin).square().sum()
+        if float(after) - before < best:
+            best, chosen = float(after) - before, (n, grids[n].nearest(moved))
+    if chosen is None:
+        return None
+    return [chosen[1] if n == chosen[0] else head for n, head in enumerate(heads)]
 
 
 def _slopes(pairs: Pairs, head: Head, size: Float[Tensor, "items items"]) -> tuple[Head, Head]:

@@ -1,4 +1,4 @@
-"""From whitened weights that separate to KeyQuery weights with as wide a margin as a few more steps can give."""
+"""From whitened weights that separate to certified weights with a wider margin."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate
 from headcount.compiler.objective import Objective, Pressure, Weights
-from headcount.compiler.prepared import Prepared
+from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 _GROWTH = 1.3  # how much wider a margin is tried each time
 _STUCK = 1e4  # damping beyond which no step helps
+_EASIER, _HARDER = 0.5, 4.0  # what a step that helps, or does not, makes of the damping
 
 
-def polish(
-    problem: Prepared,
+def widen_margin(
+    problem: WhitenedProblem,
     weights: Weights,
     keep_on: Callable[[], bool],
     enough: float = 0.5,
     steps: int = 60,
 ) -> Weights:
-    """Widen the relative margin, (low − high)/(low + high), by descent on margins just beyond the one reached."""
+    """Widen the relative margin, (low − high)/(low + high), by a few Levenberg–Marquardt steps.
+
+    Each step aims at a margin a little beyond the one reached, so that only binding pairs violate
+    it.
+    """
     objective = Objective(problem)
     plain = Pressure(torch.ones(1, problem.edges, device=problem.points.device))
     damping = torch.full((1,), 1e-3, device=problem.points.device)
@@ -39,7 +44,7 @@ def polish(
         middle, gap = float(here.low + here.high) / 2, float(here.gap)
         if middle * problem.level > 0 and gap / 2 / abs(middle) > widest:
             best, widest = weights, gap / 2 / abs(middle)
-            weights = weights.scaled(problem.level / middle)
+            weights = weights.scaled(problem.level / middle)  # τ back to the middle of the gap
         if widest >= enough or float(damping) > _STUCK or not keep_on():
             break
         setting = max(_GROWTH * widest, 1e-3), 0.0, plain
@@ -47,44 +52,47 @@ def polish(
         assert here.step is not None
         moved = weights.minus(here.step)
         better = float(objective.read(moved, *setting).loss) < float(here.loss)
-        weights, damping = (moved, damping * 0.5) if better else (weights, damping * 4)
+        if better:
+            weights, damping = moved, damping * _EASIER
+        else:
+            damping = damping * _HARDER
     return best
 
 
-def unfold(
-    problem: Prepared, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
+def unwhitened(
+    problem: WhitenedProblem, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
 ) -> KeyQuery:
-    """The weights for the table as given, each head balanced so that W_Q and W_K have one norm."""
+    """The weights for the table as given, each head scaled so that W_Q and W_K have one norm."""
     heads = []
     for head, width in enumerate(widths):
         query, key = (
             problem.fold @ part[0, head, :, :width].cpu().double()
             for part in (weights.queries, weights.keys)
         )
-        ratio = (
-            (_norm(key) / _norm(query)).sqrt() if query.any() and key.any() else torch.tensor(1.0)
-        )
+        ratio = torch.tensor(1.0)
+        if query.any() and key.any():
+            ratio = (_norm(key) / _norm(query)).sqrt()
         heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
     return KeyQuery.from_heads(heads, threshold=problem.level)
 
 
 def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
-    """Without the squares of very large or small entries."""
+    """The norm, without squaring very large or small entries."""
     largest = part.abs().max()
     return largest * (part / largest).norm()
 
 
-def settle(
-    problem: Prepared,
+def certified_weights(
+    problem: WhitenedProblem,
     weights: Weights,
     widths: tuple[int, ...],
     graph: Graph,
     table: Float[Tensor, "items d_model"],
 ) -> tuple[KeyQuery, Certificate] | None:
-    """Fold, put τ in the middle of the gap, certify: in float32 if that holds, else in float64."""
+    """Undo the whitening, put τ in the middle of the gap, certify: in float32, else in float64."""
     for dtype in (torch.float32, torch.float64):
         with suppress(InputError):  # entries too large or too small for this dtype
-            folded = unfold(problem, weights, widths, dtype)
+            folded = unwhitened(problem, weights, widths, dtype)
             first = verify(folded, graph, table)
             if first.lowest_edge is None or first.highest_non_edge is None:
                 continue
@@ -96,9 +104,3 @@ def settle(
             if found.exact:
                 return centred, Certificate.of(found, centred, graph, table)
     return None
-
-
-def constant(graph: Graph, table: Tensor) -> KeyQuery:
-    """Zero weights: every score is 0, so τ alone says that all pairs are edges, or none."""
-    zero = torch.zeros(1, table.shape[1], 1)
-    return KeyQuery(zero, zero, threshold=-1.0 if graph.edges else 1.0)

@@ -1,114 +1,38 @@
-"""Does some context of ℓ items break a pair? Branch and bound over sets of contexts (beyond the paper).
+"""Does some context of ℓ items break a pair? Branch and bound over sets of contexts.
 
-For a pair (i, j) let a_t = e^(L_it − L_ij) and s_k(C) = Σ_{t∈C} a_t⁽ᵏ⁾ ≥ 1, so that A_ij = Σ_k 1/s_k (Eqs. 5–6). A case
-is a set of contexts: items that are inside, items that are outside, and low ≤ s ≤ high. Every context of a case
-that breaks the pair obeys a linear cut Σ_{t∈C} w_t ≤ budget, since 1/s is convex:
-
-- an edge breaks when A_ij ≤ level; 1/s_k ≥ 2/p_k − s_k/p_k² for any point p (tangent);
-- a non-edge breaks when A_ij > level; 1/s_k ≤ 1/low_k + 1/high_k − s_k/(low_k·high_k) (chord).
-
-The least Σ w_t of a case is that of its ℓ smallest w_t, exactly. When it exceeds the budget the case is closed;
-otherwise it tells which items must be inside or outside. What stays is split in two.
+Beyond the paper. `context_cuts` says what a case and a cut are. A case that a cut does not close is
+split in two, until all are closed, a context breaks its pair, or the allowance is spent.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from headcount.attention.context_cuts import Cases, Cut, rival_sums, weigh
 from headcount.attention.softmax_bounds import Logits
 from headcount.shapes import Bool, Float, Int
 
-_SHARE = 0.125  # a pair is closed this share of the way from τ to the worst context found: the margin it keeps
+# A pair is closed this share of the way from τ to the worst context found: the margin it keeps.
+_SHARE = 0.125
 _CLIMB = 4  # contexts of a pair that are looked at first
-_NEAREST, _SLOTS = (
-    16,
-    16,
-)  # so many pairs of a batch, the nearest to breaking, have so many items exchanged
+# So many pairs of a batch, the nearest to breaking, have so many items exchanged.
+_NEAREST, _SLOTS = 16, 16
 _CHUNK = 2**20  # numbers (cases × heads × items) worked on at once
 _LARGEST = 600.0  # exponents end here; beyond, no probability changes by more than `TINY`
 _LOOSE = 1e-9  # ranges of s are widened by this share, more than the rounding of any sum
 
 
 @dataclass
-class Cases:
-    """Sets of contexts, one a row, with the last context chosen from each. For edges `high` is the tangent's point."""
-
-    pair: Int[Tensor, " cases"]
-    inside: Bool[Tensor, "cases items"]
-    outside: Bool[Tensor, "cases items"]
-    low: Float[Tensor, "cases heads"]
-    high: Float[Tensor, "cases heads"]
-    context: Int[Tensor, "cases length"]
-
-    def __len__(self) -> int:
-        return len(self.pair)
-
-    def __getitem__(self, rows: slice | Tensor) -> Cases:
-        return Cases(*(getattr(self, part.name)[rows] for part in fields(self)))
-
-    def joined(self, *others: Cases) -> Cases:
-        parts = [[getattr(some, part.name) for some in (self, *others)] for part in fields(self)]
-        return Cases(*(torch.cat(part) for part in parts))
-
-
-@dataclass
-class Cut:
-    """What a linear cut says about each case: closed or not, and which items are inside or outside."""
-
-    chosen: Int[Tensor, "*cases length"]  # the context with the least Σ w_t
-    least: Float[Tensor, "*cases"]
-    closed: Bool[Tensor, "*cases"]
-    inside: Bool[Tensor, "*cases items"]
-    outside: Bool[Tensor, "*cases items"]
-
-    @classmethod
-    def of(
-        cls,
-        weights: Float[Tensor, "*cases items"],
-        budget: Float[Tensor, "*cases"],
-        inside: Bool[Tensor, "*cases items"],
-        outside: Bool[Tensor, "*cases items"],
-        length: int,
-    ) -> Cut:
-        """Minimise Σ w_t over each case, and fix the items whose other choice would exceed the budget."""
-        order = weights.masked_fill(outside, torch.inf).masked_fill_(inside, -torch.inf)
-        order = order.topk(min(length + 1, weights.shape[-1]), largest=False).indices
-        chosen, following = order[..., :length], order[..., length:]
-        values = weights.gather(-1, chosen)
-        least = values.sum(-1)
-        rounding = (length + 64) * 2.0**-50 * (budget.abs() + values.abs().sum(-1))
-        room = (budget - least + rounding)[..., None]
-        picked = torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, chosen, True)
-        replaced = values.masked_fill(inside.gather(-1, chosen), -torch.inf).amax(-1, keepdim=True)
-        spare = weights.gather(-1, following).masked_fill_(outside.gather(-1, following), torch.inf)
-        spare = spare if following.shape[-1] else torch.full_like(room, torch.inf)
-        impossible = (picked & outside).any(-1) | (inside & ~picked).any(-1)
-        return cls(
-            chosen,
-            least,
-            closed=impossible | (room[..., 0] < 0),
-            inside=picked & (spare - weights > room),
-            outside=~picked & (weights - replaced > room),
-        )
-
-    def by_case(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(closed, inside, outside); of one cut a head, what any head says."""
-        parts = self.closed, self.inside, self.outside
-        return (
-            parts if self.closed.ndim == 1 else (parts[0].any(1), parts[1].any(1), parts[2].any(1))
-        )
-
-
-@dataclass
-class Search(ABC):
+class ContextSearch(ABC):
     """The search on pairs of one kind, all edges or all non-edges.
 
-    A computed score on the right side of `sure` is right, one on the wrong side of `clear` is wrong; τ lies between.
+    A computed score on the right side of `sure` is truly right, one on the wrong side of `clear`
+    is truly wrong; τ is between the two, and they are as far apart as rounding can move a score.
     """
 
     rivals: Float[Tensor, "pairs heads items"]  # a_t of every pair and head
@@ -131,11 +55,12 @@ class Search(ABC):
         targets: Int[Tensor, " pairs"],
         threshold: float,
         length: int,
-    ) -> Search:
+    ) -> ContextSearch:
         """Set up the pairs (sources[p], targets[p])."""
         pair = torch.arange(len(sources), device=sources.device)
         scores = torch.stack([logits.rows(head, sources) for head in range(logits.heads)], 1)
         own = scores[pair, :, targets]
+        # Relative to the pair's own logit: A_ij is then Σ_k 1/s_k, and s_k ≥ 1 since j is inside.
         rivals = (scores - own[:, :, None]).clamp_(-_LARGEST, _LARGEST).exp_()
         inside = torch.zeros(len(pair), logits.items, dtype=torch.bool, device=sources.device)
         inside[pair, sources] = inside[pair, targets] = True
@@ -145,15 +70,16 @@ class Search(ABC):
         return cls(rivals, inside, length, *lines, unknown)
 
     def run(self, allowance: int) -> Bool[Tensor, " pairs"]:
-        """Look at a few contexts of each pair, then work through up to `allowance` cases; which pairs stay open."""
+        """Which pairs stay open after a few contexts each and up to `allowance` cases."""
         waiting = self.climb()
         chunk = max(1, _CHUNK // self.rivals[0].numel())
-        while (
-            len(waiting) and self.broken is None and self.cases + len(waiting[:chunk]) <= allowance
-        ):
+        while len(waiting) and self.broken is None:
+            if self.cases + len(waiting[:chunk]) > allowance:
+                break
             now, waiting = waiting[:chunk], waiting[chunk:]
             self.cases += len(now)
             waiting = waiting.joined(*self.split(self.narrow(now)))
+            # A pair with a context in the band that rounding leaves open can never be closed.
             waiting = waiting[self._right(self.worst, self.sure)[waiting.pair]]
         still_open = ~self._right(self.worst, self.sure)
         still_open[waiting.pair] = True
@@ -164,13 +90,16 @@ class Search(ABC):
         return self.sure + _SHARE * (self.worst - self.sure)
 
     def climb(self) -> Cases:
-        """One case a pair, all its contexts; look at those that are worst to first order at the sums of the last."""
+        """One case per pair, with all its contexts, and a first look at a few bad ones.
+
+        Each context looked at is the worst to first order at the sums s_k of the last.
+        """
         total = self.rivals.sum(2)
         sums = total * (self.length / self.rivals.shape[2])
         pair = torch.arange(len(total), device=total.device)
         contexts = torch.empty(len(total), self.length, dtype=torch.int64, device=total.device)
         for _ in range(_CLIMB):
-            weights = _weigh(sums**-2, self.rivals).masked_fill_(
+            weights = weigh(sums**-2, self.rivals).masked_fill_(
                 self.inside, torch.inf if self.edges else -torch.inf
             )
             contexts = weights.topk(self.length, largest=self.edges).indices
@@ -183,11 +112,11 @@ class Search(ABC):
         )
 
     def exchange(self, pair: Int[Tensor, " some"], contexts: Int[Tensor, "some length"]) -> None:
-        """Put the worst item there is in the place of each of the last few."""
+        """Replace each of the last few items of a context by the worst item there is."""
         rivals = self.rivals[pair]
         for slot in range(self.length - 1, max(0, self.length - _SLOTS), -1):
             others = torch.cat([contexts[:, :slot], contexts[:, slot + 1 :]], 1)
-            scores = (_sums(rivals, others)[:, :, None] + rivals).reciprocal_().sum(1)
+            scores = (rival_sums(rivals, others)[:, :, None] + rivals).reciprocal_().sum(1)
             scores.scatter_(1, others, torch.inf if self.edges else -torch.inf)
             item = scores.argmin(1) if self.edges else scores.argmax(1)
             given = self.inside[pair].gather(1, contexts[:, slot, None])[:, 0]
@@ -200,8 +129,11 @@ class Search(ABC):
         contexts: Int[Tensor, "some length"],
         rivals: Float[Tensor, "some heads items"],
     ) -> Float[Tensor, "some heads"]:
-        """Score pairs in one context each; keep the worst score, and a context that breaks. Returns the sums s_k."""
-        sums = _sums(rivals, contexts)
+        """Score pairs in one context each and return the sums s_k.
+
+        The worst score of each pair is kept, and the first context that breaks one.
+        """
+        sums = rival_sums(rivals, contexts)
         scores = sums.reciprocal().sum(1)
         self.worst = self.worst.scatter_reduce(0, pair, scores, "amin" if self.edges else "amax")
         wrong = (~self._right(scores, self.clear)).nonzero()
@@ -230,14 +162,14 @@ class Search(ABC):
     def cut(
         self, cases: Cases, rivals: Float[Tensor, "cases heads items"], step: int
     ) -> tuple[Cases, list[Cut]]:
-        """Cuts that every context obeys that breaks its pair; the context the last one chooses is looked at."""
+        """Cuts that every breaking context obeys; the context of the last one is scored."""
 
     @abstractmethod
     def split(self, cases: Cases) -> tuple[Cases, Cases]:
         """Two cases for each, which cover it."""
 
 
-class EdgeSearch(Search):
+class EdgeSearch(ContextSearch):
     """Edges, which break when A_ij ≤ level."""
 
     edges, steps = True, 12
@@ -245,10 +177,10 @@ class EdgeSearch(Search):
     def cut(
         self, cases: Cases, rivals: Float[Tensor, "cases heads items"], step: int
     ) -> tuple[Cases, list[Cut]]:
-        """The tangent; its point follows Frank and Wolfe to the least A_ij over mixtures of contexts."""
+        """The tangent; its point takes Frank–Wolfe steps to the least A_ij over mixed contexts."""
         point = cases.high
         budget = self.levels()[cases.pair] - 2 * point.reciprocal().sum(1)
-        weights = -_weigh(point**-2, rivals)
+        weights = -weigh(point**-2, rivals)
         tangent = Cut.of(weights, budget + _slack(rivals), cases.inside, cases.outside, self.length)
         sums = self.look(cases.pair, tangent.chosen, rivals)
         point = point + (sums - point) * (2 / (step + 2))
@@ -256,14 +188,14 @@ class EdgeSearch(Search):
 
     def split(self, cases: Cases) -> tuple[Cases, Cases]:
         """With and without the free item of the last context that weighs most."""
-        weights = _weigh(cases.high**-2, self.rivals[cases.pair]).gather(1, cases.context)
+        weights = weigh(cases.high**-2, self.rivals[cases.pair]).gather(1, cases.context)
         free = weights.masked_fill(cases.inside.gather(1, cases.context), -torch.inf)
         item = cases.context.gather(1, free.argmax(1, keepdim=True))
         inside, outside = cases.inside.scatter(1, item, True), cases.outside.scatter(1, item, True)
         return replace(cases, inside=inside), replace(cases, outside=outside)
 
 
-class NonEdgeSearch(Search):
+class NonEdgeSearch(ContextSearch):
     """Non-edges, which break when A_ij > level."""
 
     edges, steps = False, 2
@@ -278,40 +210,30 @@ class NonEdgeSearch(Search):
         )
         ranges = Cut.of(rivals, cases.high, inside, outside, self.length)
         low = torch.maximum(cases.low, ranges.least * (1 - _LOOSE))
-        # A_ij > level needs 1/s_k > level − Σ of the other heads' 1/low.
-        share = level[:, None] - (low.reciprocal().sum(1, keepdim=True) - low.reciprocal()) - slack
+        # A_ij > level needs 1/s_k > level − Σ of the other heads' 1/low: an upper end for s_k.
+        others = low.reciprocal().sum(1, keepdim=True) - low.reciprocal()
+        share = level[:, None] - others - slack
         high = torch.where(
             share > 0, torch.minimum(cases.high, share.reciprocal() * (1 + _LOOSE)), cases.high
         )
         budget = (low.reciprocal() + high.reciprocal()).sum(1) - level
-        weights = _weigh((low * high).reciprocal(), rivals)
+        weights = weigh((low * high).reciprocal(), rivals)
         chord = Cut.of(weights, budget + slack, cases.inside, cases.outside, self.length)
         self.look(cases.pair, chord.chosen, rivals)
         return replace(cases, low=low, high=high, context=chord.chosen), [ranges, chord]
 
     def split(self, cases: Cases) -> tuple[Cases, Cases]:
-        """Divide the range of the head whose chord is furthest from 1/s_k, between its middle and s_k."""
-        low, high, sums = cases.low, cases.high, _sums(self.rivals[cases.pair], cases.context)
+        """Divide the range of the head whose chord is furthest from 1/s_k.
+
+        The cut is half-way between the range's geometric middle and s_k: the chord then touches
+        1/s near the context that was chosen, and neither part stays as wide as before.
+        """
+        low, high, sums = cases.low, cases.high, rival_sums(self.rivals[cases.pair], cases.context)
         gap = low.reciprocal() + high.reciprocal() - sums / (low * high) - sums.reciprocal()
         head = gap.argmax(1, keepdim=True)
         at = (((low * high).sqrt() + sums.clamp(low, high)) / 2).gather(1, head)
-        return replace(cases, high=high.scatter(1, head, at)), replace(
-            cases, low=low.scatter(1, head, at)
-        )
-
-
-def _sums(
-    rivals: Float[Tensor, "some heads items"], contexts: Int[Tensor, "some chosen"]
-) -> Float[Tensor, "some heads"]:
-    """s_k(C) = Σ_{t∈C} a_t⁽ᵏ⁾."""
-    return rivals.gather(2, contexts[:, None].expand(-1, rivals.shape[1], -1)).sum(2)
-
-
-def _weigh(
-    weights: Float[Tensor, "some heads"], rivals: Float[Tensor, "some heads items"]
-) -> Float[Tensor, "some items"]:
-    """w_t = Σ_k w_k·a_t⁽ᵏ⁾."""
-    return (weights[:, None] @ rivals)[:, 0]
+        below, above = high.scatter(1, head, at), low.scatter(1, head, at)
+        return replace(cases, high=below), replace(cases, low=above)
 
 
 def _slack(rivals: Float[Tensor, "cases heads items"]) -> float:

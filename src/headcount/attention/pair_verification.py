@@ -1,0 +1,153 @@
+"""Verification of all m² pairs: one tiled pass that no rounding can mislead (Section 3).
+
+The pass runs in float64, or in float32 where there is much to do. A score within its error bound of
+τ is computed again in float64 and, if that leaves it open, in exact rational arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.attention.exact import ErrorBound, PairDecider, cuts, rescaled, scaled_back
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.recovery import Extreme, Recovery, summarise
+from headcount.problem.graph import Graph
+from headcount.shapes import Float, Int
+
+_TILE = 1024  # rows and columns scored together on a CPU; four times as many on a GPU
+_DOUBLE_WORK = 4e9  # up to this many multiply-adds the whole pass runs in float64
+_NEAR = 1000  # how many near-extreme pairs are scored again in float64
+
+
+def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str) -> Recovery:
+    """Decide all m² ordered pairs, a tile at a time, without ever holding an [m, m] matrix."""
+    original = weights
+    weights, table, exponent = rescaled(weights, table)
+    decider = PairDecider.of(weights, table)
+    dtype = _choose_dtype(precision, graph.items**2 * weights.budget, decider.bound)
+    size = _tile_size(table.device)
+    edges = _EdgesByTile.of(graph, size, table.device)
+    edge_scores = torch.empty(graph.edges, dtype=dtype, device=table.device)
+    # Most tiles hold no score near τ: one maximum per tile rules them out.
+    floor, _ = cuts(weights.threshold, decider.bound.of(dtype), dtype)
+    false_positives = 0
+    # Two scores may swap places when each is off by the bound, so the highest needs twice that.
+    peaks = _Peaks(slack=2 * decider.bound.of(dtype))
+    for number, (rows, columns, tile) in enumerate(decider.parts.tiles(dtype, size)):
+        flat = tile.view(-1)
+        chosen, places = edges.of_tile(number, rows, columns)
+        edge_scores[chosen] = flat[places]
+        flat[places] = -torch.inf  # edges are judged after the pass, all at once
+        peak = float(tile.amax())
+        peaks.see(peak, rows, columns, flat)
+        if peak > floor:
+            suspects = (flat > floor).nonzero().squeeze(1)
+            width = columns.stop - columns.start
+            sources, targets = rows.start + suspects // width, columns.start + suspects % width
+            false_positives += int(decider.predicted(flat[suspects], sources, targets).sum())
+    found = decider.predicted(edge_scores, edges.sources, edges.targets)
+    error = decider.bound.float64 + (2 * decider.bound.float32 if dtype == torch.float32 else 0.0)
+    return summarise(
+        original,
+        scope="all pairs",
+        pairs=graph.items**2,
+        hits=int(found.sum()),
+        false_positives=false_positives,
+        false_negatives=graph.edges - int(found.sum()),
+        lowest_edge=_lowest_edge(decider, edge_scores, edges, exponent),
+        highest_non_edge=_highest_non_edge(decider, peaks, exponent),
+        score_error=scaled_back(error, exponent),
+        checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
+    )
+
+
+def tile_count(items: int, device: torch.device) -> int:
+    """How many tiles the pass over all pairs has.
+
+    >>> tile_count(1, torch.device("cpu")), tile_count(_TILE + 1, torch.device("cpu"))
+    (1, 4)
+    """
+    return (-(-items // _tile_size(device))) ** 2
+
+
+def _tile_size(device: torch.device) -> int:
+    return _TILE if device.type == "cpu" else 4 * _TILE
+
+
+@dataclass(frozen=True)
+class _EdgesByTile:
+    """The edge list in the order in which tiles are visited, and where each tile's edges begin."""
+
+    sources: Int[Tensor, " edges"]
+    targets: Int[Tensor, " edges"]
+    begins: Int[np.ndarray, " bounds"]
+
+    @classmethod
+    def of(cls, graph: Graph, size: int, device: torch.device) -> _EdgesByTile:
+        across = -(-graph.items // size)
+        tile = graph.sources // size * across + graph.targets // size
+        order = np.argsort(tile, kind="stable")
+        sources, targets = (
+            torch.from_numpy(part[order]).to(device) for part in (graph.sources, graph.targets)
+        )
+        return cls(sources, targets, np.searchsorted(tile[order], np.arange(across**2 + 1)))
+
+    def of_tile(
+        self, number: int, rows: slice, columns: slice
+    ) -> tuple[slice, Int[Tensor, " some"]]:
+        """Which edges a tile holds, and their places in its flattened scores."""
+        chosen = slice(int(self.begins[number]), int(self.begins[number + 1]))
+        row, column = self.sources[chosen] - rows.start, self.targets[chosen] - columns.start
+        return chosen, row * (columns.stop - columns.start) + column
+
+
+@dataclass
+class _Peaks:
+    """The highest non-edge of each tile that comes within `slack` of the highest so far."""
+
+    slack: float
+    highest: float = float("-inf")
+    pairs: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def see(self, peak: float, rows: slice, columns: slice, flat: Float[Tensor, " tile"]) -> None:
+        if peak > self.highest - self.slack:
+            row, column = divmod(int(flat.argmax()), columns.stop - columns.start)
+            self.pairs.append((peak, rows.start + row, columns.start + column))
+            self.highest = max(self.highest, peak)
+
+
+def _choose_dtype(precision: str, work: float, bound: ErrorBound) -> torch.dtype:
+    if precision == "float64" or not np.isfinite(bound.float32):
+        return torch.float64
+    return torch.float32 if precision == "float32" or work > _DOUBLE_WORK else torch.float64
+
+
+def _lowest_edge(
+    decider: PairDecider, scores: Tensor, edges: _EdgesByTile, exponent: int
+) -> Extreme | None:
+    if not scores.numel():
+        return None
+    near = scores.topk(min(_NEAR, scores.numel()), largest=False).indices
+    again = decider.parts.at(edges.sources[near], edges.targets[near])
+    best = near[again.argmin()]
+    return Extreme(
+        scaled_back(float(again.min()), exponent),
+        int(edges.sources[best]),
+        int(edges.targets[best]),
+    )
+
+
+def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Extreme | None:
+    if not peaks.pairs:  # all pairs are edges
+        return None
+    near = [(source, target) for _, source, target in sorted(peaks.pairs, reverse=True)[:_NEAR]]
+    sources, targets = torch.tensor(near, device=decider.table.device).unbind(1)
+    again = decider.parts.at(sources, targets)
+    best = int(again.argmax())
+    return Extreme(
+        scaled_back(float(again[best]), exponent), int(sources[best]), int(targets[best])
+    )

@@ -1,0 +1,51 @@
+"""Where a search looks: head counts for a budget, and the first budget (docs/compiler.md)."""
+
+from __future__ import annotations
+
+import math
+
+from headcount.compiler.whitened import WhitenedProblem
+
+_LOAD = 2.0  # edges a head holds best, in units of the table's rank
+_BITS = 1.7  # bits per key–query parameter that a search begins with
+
+
+def widths_of(budget: int, heads: int, rank: int) -> tuple[int, ...]:
+    """The budget shared as evenly as possible; more width than the table's rank gains nothing.
+
+    >>> widths_of(10, 3, rank=16)
+    (4, 3, 3)
+    """
+    share, rest = divmod(budget, heads)
+    return tuple(min(rank, share + (head < rest)) for head in range(heads))
+
+
+def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> list[int]:
+    """Head counts worth a try, best first: about 2·rank edges per head."""
+    if heads is not None:
+        return [heads]
+    if problem.level < 0:  # a non-edge must then be pushed below τ by every head
+        wanted = [1, 2, 4]
+    else:
+        ideal = problem.edges / (_LOAD * problem.rank)
+        wanted = [round(ideal), math.ceil(1.4 * ideal), math.floor(0.7 * ideal)]
+    # Fewer heads than this could not use the budget: none is wider than the rank.
+    least = -(-budget // problem.rank) if problem.level > 0 else 1
+    return list(dict.fromkeys(min(budget, max(1, least, count)) for count in wanted))
+
+
+def first_budget(items: int, edges: int, rank: int) -> int:
+    """D_K at which 2·rank·D_K parameters hold log₂ C(m², m') bits, at a density often reached."""
+    pairs = items * items
+    bits = log2_choices(pairs, min(edges, pairs - edges))
+    return max(1, math.ceil(bits / (2 * rank * _BITS)))
+
+
+def log2_choices(pairs: int, edges: int) -> float:
+    """log₂ C(m², m'): the bits that name a graph, loops allowed.
+
+    >>> round(log2_choices(4, 2), 3)  # of 6 graphs
+    2.585
+    """
+    ways = math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
+    return ways / math.log(2)

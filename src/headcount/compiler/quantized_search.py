@@ -1,0 +1,152 @@
+"""The search for weights on a grid of b bits: compile, move onto the grid, certify the result."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from headcount.attention.key_query import KeyQuery
+from headcount.attention.verification import verify
+from headcount.compiler.certificate import Certificate, certify
+from headcount.compiler.grid import from_parts, heads_of, rotated, round_weights
+from headcount.compiler.max_search import MaxSearch
+from headcount.compiler.quantize import Pairs, onto_grid, widened
+from headcount.compiler.request import CompileRequest
+from headcount.compiler.search import Attempt, WeightSearch
+from headcount.errors import NoSolution
+
+_MARGINS = (0.05, 0.1, 0.2)  # μ aimed at while entries are fixed, as a share of τ
+_ROTATIONS = 4  # random rotations of the weights, each tried with every margin
+_HOPELESS = 0.15  # rotations end once the best gap is this share of τ below 0
+_GIVE_UP = 4  # the search ends at this many times the budget of the weights before rounding
+
+
+class QuantizedSearch(WeightSearch):
+    """Max weights of b bits per entry, from exact weights of the same shape or a narrower one."""
+
+    def __init__(self, request: CompileRequest) -> None:
+        super().__init__(request)
+        assert request.bits is not None
+        self.bits = request.bits
+
+    def certify(self, weights: KeyQuery) -> Certificate | None:
+        return certify(weights, self.request.graph, self.request.table, self.bits)
+
+    def reach(self, budget: int) -> bool:
+        """Compile at this budget and round; `NoSolution` where nothing is exact before rounding."""
+        self._compile_and_round(budget)
+        return self.reached(budget)
+
+    def minimise(self) -> None:
+        """From the smallest exact weights upwards with growing strides, then back by halves.
+
+        On the way up weights are only widened, which is quick; on the way back they are compiled
+        again where that fails.
+        """
+        exact = self._compile_and_round(None, share=0.5)
+        failed, stride = exact.budget, 1
+        most = min(_GIVE_UP * exact.budget, exact.heads * exact.d_model)
+        while self.best is None and failed < most and self.in_time():
+            budget, stride = min(most, failed + stride), 2 * stride
+            if not self._reach_from(exact, budget):
+                failed = budget
+        failed = exact.budget
+        while self.best is not None and self.best[0].budget - failed > 1 and self.in_time():
+            middle = (self.best[0].budget + failed) // 2
+            if not (self._reach_from(exact, middle) or self._reach_again(middle)):
+                failed = middle
+
+    def how_far(self) -> str:
+        tried = [attempt for attempt in self.frontier if not attempt.exact]
+        if not tried:
+            return (
+                f"no weights were found to round to {self.bits} bits; "
+                "raise the budget or the time limit"
+            )
+        near = min(tried, key=lambda attempt: (attempt.wrong, attempt.budget))
+        return (
+            f"no weights of {self.bits} bits were certified; the closest, D_K = {near.budget}, had "
+            f"{near.wrong} of {self.request.graph.items**2} pairs wrong after rounding; "
+            "raise the budget or the bits"
+        )
+
+    def _exact_search(self, budget: int | None, seconds: float) -> MaxSearch:
+        """The search for weights before rounding, which accepts any margin."""
+        return MaxSearch(
+            replace(self.request, budget=budget, margin=0.0, time_limit=seconds, bits=None)
+        )
+
+    def _compile_and_round(self, budget: int | None, share: float = 1.0) -> KeyQuery:
+        """Exact weights (None: the smallest) in this share of the time left; round them too."""
+        seconds = max(0.01, share * (self.deadline - time.monotonic()))
+        search = self._exact_search(budget, seconds)
+        try:
+            found = search.run()
+        finally:
+            self.stopped = search.stopped
+        self.frontier += found.frontier
+        self._round(found.weights)
+        return found.weights
+
+    def _reach_from(self, weights: KeyQuery, budget: int) -> bool:
+        """Widen exact weights to a budget and round: much quicker than compiling again."""
+        pairs, columns = self._pairs(weights), budget - weights.budget
+        heads = widened(pairs, heads_of(weights), columns, self.request.seed, self.in_time)
+        self._round(from_parts(heads, weights, weights.threshold))
+        return self.reached(budget)
+
+    def _reach_again(self, budget: int) -> bool:
+        """Compile at a budget that is enough before rounding; slower, but with wider margins."""
+        with suppress(NoSolution):
+            self.reach(budget)
+        return self.reached(budget)
+
+    def _round(self, weights: KeyQuery) -> None:
+        begun, closest = time.monotonic(), -math.inf
+        for rotation in range(_ROTATIONS):
+            for margin in (None, *_MARGINS):
+                closest = max(closest, self._try(weights, rotation, margin, begun))
+                if self.reached(weights.budget) or not self.in_time():
+                    return
+            if closest < -_HOPELESS:
+                return
+
+    def _try(self, weights: KeyQuery, rotation: int, margin: float | None, begun: float) -> float:
+        """Round, aiming at a margin (None: each entry to its nearest), and record the outcome.
+
+        Returns the gap as a share of |τ|.
+        """
+        pairs, size = self._pairs(weights), abs(weights.threshold)
+        heads = rotated(heads_of(weights), self.request.seed + rotation)
+        if margin is None:
+            turned = from_parts(heads, weights, weights.threshold)
+            heads = heads_of(round_weights(turned, self.bits))
+        else:
+            heads, _ = onto_grid(pairs, heads, self.bits, margin * size, self.in_time)
+        gap, middle = pairs.gap(heads)
+        self._record(from_parts(heads, weights, middle or size), begun)
+        return gap / size
+
+    def _record(self, found: KeyQuery, begun: float) -> None:
+        """Log rounded weights; keep them if they are certified with the margin asked for."""
+        checked = verify(found, self.request.graph, self.request.table)
+        wrong = checked.false_positives + checked.false_negatives
+        certificate, relative, said = None, None, f"{wrong} pairs wrong"
+        if checked.exact:
+            given = self.request.graph, self.request.table
+            certificate = Certificate.of(checked, found, *given, self.bits)
+            relative = certificate.relative_margin
+            said = f"exact, relative margin {relative:.3g}"
+        exact = relative is not None and relative >= self.request.margin
+        seconds = time.monotonic() - begun
+        self.record(
+            Attempt(found.budget, found.widths, exact, wrong, relative, 0, seconds),
+            f"D_K = {found.budget} in {self.bits} bits: {said}",
+        )
+        if exact and certificate:
+            self.accept(found, certificate)
+
+    def _pairs(self, weights: KeyQuery) -> Pairs:
+        return Pairs.of(self.request.graph, self.request.table, weights.threshold)

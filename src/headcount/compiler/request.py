@@ -1,0 +1,148 @@
+"""What the compiler is asked for: graph, table and options, checked before any work begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headcount.compiler.grid import check_bits
+from headcount.errors import InputError, NoSolution
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
+
+
+def _silent(line: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompileRequest:
+    """One problem for the compiler, as `compile` takes it.
+
+    `budget` None asks for the smallest D_K that can be reached. `margin` is the least γ/|τ| to
+    accept. `progress` is called with one line of text at a time.
+    """
+
+    graph: Graph
+    table: Float[Tensor, "items d_model"]
+    budget: int | None = None
+    heads: int | None = None
+    margin: float = 0.0
+    time_limit: float = math.inf  # seconds
+    seed: int = 0
+    device: str = "auto"
+    progress: Callable[[str], None] = _silent
+    bits: int | None = None
+    variant: str = "max"
+    context_length: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_variant()
+        self._check_device()
+
+    @property
+    def torch_device(self) -> torch.device:
+        """`auto` is CUDA where torch sees it."""
+        return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all pairs are edges, or none: then a threshold alone decides them."""
+        return self.graph.edges in (0, self.graph.items**2)
+
+    def _check_numbers(self) -> None:
+        if self.heads is not None and self.heads < 1:
+            raise InputError(f"{self.heads} heads hold nothing; choose at least 1")
+        least = self.heads or 1
+        if self.budget is not None and self.budget < least:
+            raise InputError(
+                f"a budget of {self.budget} leaves some of {least} heads without width; raise it"
+            )
+        if not 0 <= self.margin < 1:
+            raise InputError(
+                f"margin {self.margin} is not a share of the threshold; "
+                "choose at least 0 and less than 1"
+            )
+        if not self.time_limit > 0:
+            raise InputError(
+                f"a time limit of {self.time_limit} s leaves no time; choose more than 0"
+            )
+        if self.bits is not None:
+            check_bits(self.bits)
+
+    def _check_variant(self) -> None:
+        if self.variant not in ("max", "softmax"):
+            raise InputError(f"variant {self.variant!r} is unknown; use max or softmax")
+        if self.variant == "max":
+            if self.context_length is not None:
+                raise InputError(
+                    "a context length belongs to the softmax variant; "
+                    "max weights serve every length"
+                )
+            return
+        if self.bits is not None:
+            raise InputError(
+                "softmax weights are not rounded; leave out --bits or --variant softmax"
+            )
+        items = self.graph.items
+        if self.context_length is None:
+            raise InputError("the softmax variant needs a context length; give --context-length")
+        if not 1 <= self.context_length <= items:
+            raise InputError(
+                f"context length {self.context_length} does not fit {items} items; choose 1…{items}"
+            )
+
+    def _check_device(self) -> None:
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"device {self.device!r} is unknown; use auto, cpu or cuda")
+        if self.device == "cuda" and self.variant == "softmax":
+            raise InputError("softmax weights are compiled on the CPU; use --device cpu")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InputError("torch sees no CUDA device; use --device cpu")
+
+
+def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> None:
+    """Refuse what no weights can do.
+
+    Equal rows score alike, so their edges must agree; a zero row scores 0 with every item, so
+    either all of its pairs are edges or none is.
+    """
+    if table.ndim != 2 or len(table) != graph.items:
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(table)} rows; "
+            "give a table with one row per item"
+        )
+    if not table.isfinite().all():
+        raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
+    rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0
+    _require_equal_rows_to_agree(graph, rows)
+    for i in np.flatnonzero(~rows.any(axis=1)):
+        touching = int(((graph.sources == i) | (graph.targets == i)).sum())
+        if touching not in (0, 2 * graph.items - 1):
+            raise NoSolution(
+                f"row {i} of the table is zero, so all its scores are equal, "
+                "but only some of its pairs are edges; give it a vector"
+            )
+
+
+def _require_equal_rows_to_agree(graph: Graph, rows: Float[np.ndarray, "items d_model"]) -> None:
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    twin = first[group.ravel()]
+    directions = (
+        ("out of", graph.sources, graph.targets),
+        ("into", graph.targets, graph.sources),
+    )
+    for i in np.flatnonzero(twin != np.arange(graph.items)):
+        for name, here, there in directions:
+            mine, other = (np.sort(there[here == item]) for item in (i, twin[i]))
+            if not np.array_equal(mine, other):
+                raise NoSolution(
+                    f"rows {twin[i]} and {i} of the table are equal but the edges {name} them "
+                    "differ, so no weights can tell them apart; change one of the rows"
+                )
