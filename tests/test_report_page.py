@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from headcount.errors import InputError
-from headcount.report.figure import Figure
-from headcount.report.figure_files import write_figure
+from headcount.report.chart_files import write_chart
+from headcount.report.figures.base import Figure
 from headcount.report.page import write_report
 from tests.small_report import (
     NASTY,
@@ -178,7 +178,7 @@ def test_specs_are_whole(page):
 def test_what_a_reader_asks_is_said(page):
     facts = dict(zip(page.texts["dt"], page.texts["dd"], strict=False))
     assert facts["runs"] == "12,345"
-    assert facts["time of training"] == "1.0 h"
+    assert facts["training time"] == "1.0 h"
     assert facts["versions"] == "numpy 2.4.6"
     assert "headcount reproduce --preset paper --only table1" in page.texts["code"]
     assert "Not measured by the preset “paper”." in page.texts["p"]
@@ -218,7 +218,7 @@ def test_formats_can_be_chosen(tmp_path):
     assert [path.name for path in paths] == ["report.html", "bars.png"]
     assert Page(paths[0].read_text(encoding="utf-8")).all("img", "src") == ["figures/bars.png"]
     with pytest.raises(InputError, match="no format gif for a figure; choose from png, svg, pdf"):
-        write_figure({}, tmp_path / "bars", ["gif"])
+        write_chart({}, tmp_path / "bars", ["gif"])
 
 
 def test_what_cannot_be_drawn_says_why(tmp_path):

@@ -1,20 +1,17 @@
-"""The report: one HTML page that needs nothing from outside, with the files of its figures beside it."""
+"""The report: one self-contained HTML page, and the files of its figures in a folder."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
 import jinja2
-import numpy as np
 import pandas as pd
 import vl_convert
 from markupsafe import Markup
@@ -22,37 +19,23 @@ from markupsafe import Markup
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
-from headcount.report.figure import Claim, Comparison, Figure, Verdict
-from headcount.report.figure_files import FORMATS, specification, vega_lite_version, write_figure
+from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
+from headcount.report.figures.base import Claim, Figure, Verdict
+from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
 from headcount.reproduction.evidence import Evidence
 
 _ASSETS = Path(__file__).with_name("assets")
 _FOLDER = "figures"
 _MARKS = {"confirmed": "✓", "partly": "◐", "not confirmed": "✗", "not measured": "–"}
-_FILTERS = (
-    ("m", "m", "items"),
-    ("d_model_", "d_model", "d_model"),
-    ("h", "h", "heads"),
-)  # signal, label, column
-_FRAMES = ("curves", "thresholds", "by_heads")
-_NUMBER = re.compile(r"–?|[−+-]?[\d,.]+( ?%)?")  # or a dash, or nothing
-_COMPARED = (
-    "what",
-    "the paper’s",
-    "ours",
-    "difference",
-    "in our 95 % interval",
-    "place in the paper",
+# What a manifest knows, in the order of a reader's questions, and how the page names it.
+_FACTS = (
+    *("preset", "runs", "run_steps", "seconds", "engine", "device"),
+    *("machine", "date", "commit", "command", "versions"),
 )
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table as the page shows it: cells are texts, numbers stand to the right."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    numeric: list[bool]
+_FACT_NAMES = {"seconds": "training time", "run_steps": "run-steps"}
+# Signals of the charts, labels and columns of the filters.
+_FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))
+_FRAMES = ("curves", "thresholds", "by_heads")
 
 
 @dataclass(frozen=True)
@@ -66,10 +49,10 @@ class Section:
     missing: str = ""  # why there is nothing to show
     meaning: str = ""
     spec: Markup | None = None
-    height: int = 0  # pixels, so that the page keeps the room
+    height: int = 0  # pixels, reserved on the page until the chart is drawn
     picture: str = ""  # shown where scripts are off
-    table: Grid | None = None
-    comparisons: Grid | None = None
+    table: PageTable | None = None
+    comparisons: PageTable | None = None
     files: Sequence[Path] = ()
 
     @property
@@ -90,9 +73,9 @@ def write_report(
     claims: Sequence[Claim],
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """Write `out`/report.html and `out`/figures/, and give the paths of all files written, the page first.
+    """Write `out`/report.html and `out`/figures/; returns the files written, the page first.
 
-    A figure that the evidence has nothing for is named on the page with the reason.
+    A figure that the evidence has nothing for is listed on the page with the reason.
     """
     out = Path(out)
     folder = out / _FOLDER
@@ -126,7 +109,7 @@ def _section(
         section = replace(
             section,
             meaning=figure.meaning(evidence),
-            comparisons=_compared(figure.compare(evidence)),
+            comparisons=comparison_table(figure.compare(evidence)),
         )
         chart = figure.draw(evidence) if figure.draw else None
         table = figure.table(evidence) if figure.table else None
@@ -136,13 +119,13 @@ def _section(
         section = _with_chart(section, chart, folder, formats)
     if table is not None:
         path = _write_csv(table, folder / f"{figure.id}.csv")
-        section = replace(section, table=_grid(table), files=[*section.files, path])
+        section = replace(section, table=frame_table(table), files=[*section.files, path])
     return section
 
 
 def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[str]) -> Section:
     spec = specification(chart, section.label)
-    files, height = write_figure(spec, folder / section.id, formats)
+    files, height = write_chart(spec, folder / section.id, formats)
     shown = [name for name in ("svg", "png") if name in formats]
     picture = f"{_FOLDER}/{section.id}.{shown[0]}" if shown else ""
     return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
@@ -160,15 +143,7 @@ def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Clai
         tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],
         marks=_MARKS,
         titles={section.id: section.title for section in sections},
-        choices=[
-            {
-                "signal": signal,
-                "label": label,
-                "column": column,
-                "options": _values(evidence, column),
-            }
-            for signal, label, column in _FILTERS
-        ],
+        choices=_choices(evidence),
         sections=sections,
     )
 
@@ -179,6 +154,14 @@ def _is_measured(figure: Figure, evidence: Evidence) -> bool:
     return not figure.grids or not found.isdisjoint(figure.grids)
 
 
+def _choices(evidence: Evidence) -> list[dict[str, Any]]:
+    """The filters with the values that were measured."""
+    return [
+        {"signal": signal, "label": label, "column": column, "options": _values(evidence, column)}
+        for signal, label, column in _FILTERS
+    ]
+
+
 def _values(evidence: Evidence, column: str) -> list[int]:
     frames = [getattr(evidence, name) for name in (*_FRAMES, "block")]
     return sorted(
@@ -187,28 +170,12 @@ def _values(evidence: Evidence, column: str) -> list[int]:
 
 
 def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
-    """Names and texts of what is known of the runs, in the order of a reader's questions."""
+    """Names and texts of what is known about the runs."""
     given = {**evidence.provenance, "Figure 7": dict(evidence.block_provenance)}
     known = {name: value for name, value in given.items() if value not in (None, "", {}, [])}
-    names = (
-        "preset",
-        "runs",
-        "run_steps",
-        "seconds",
-        "engine",
-        "device",
-        "machine",
-        "date",
-        "commit",
-        "command",
-        "versions",
-    )
-    shown = {"seconds": "time of training", "run_steps": "run-steps"}
-    order = [
-        *(name for name in names if name in known),
-        *(name for name in known if name not in names),
-    ]
-    return [(shown.get(name, name), _fact(name, known[name])) for name in order]
+    order = [name for name in _FACTS if name in known]
+    order += [name for name in known if name not in _FACTS]
+    return [(_FACT_NAMES.get(name, name), _fact(name, known[name])) for name in order]
 
 
 def _fact(name: str, value: Any) -> str:
@@ -216,46 +183,7 @@ def _fact(name: str, value: Any) -> str:
         return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
     if name == "seconds" and isinstance(value, Real):
         return duration(float(value))
-    return _cell(value)
-
-
-def _compared(comparisons: Sequence[Comparison]) -> Grid | None:
-    if not comparisons:
-        return None
-    return _texts(
-        _COMPARED,
-        [[getattr(line, field.name) for field in fields(Comparison)] for line in comparisons],
-    )
-
-
-def _grid(table: pd.DataFrame) -> Grid:
-    return _texts(list(table.columns), list(table.itertuples(index=False, name=None)))
-
-
-def _texts(columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Grid:
-    cells = [[_cell(value) for value in row] for row in rows]
-    numeric = [
-        all(_NUMBER.fullmatch(text) for text in column) and any(text.strip("–") for text in column)
-        for column in zip(*cells, strict=True)
-    ]
-    return Grid([str(name) for name in columns], cells, numeric)
-
-
-def _cell(value: Any) -> str:
-    """A value as a reader writes it.
-
-    >>> [_cell(value) for value in (12_345, 0.123456, float("nan"), True, None, "a < b")]
-    ['12,345', '0.1235', '–', 'yes', '–', 'a < b']
-    """
-    if isinstance(value, str):
-        return value
-    if value is None or value is pd.NA or (isinstance(value, Real) and not isfinite(value)):
-        return "–"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, Integral):
-        return f"{int(value):,}"
-    return f"{float(value):.4g}" if isinstance(value, Real) else str(value)
+    return cell_text(value)
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> Path:
@@ -265,14 +193,14 @@ def _write_csv(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that may stand inside <script>: without `<` nothing in it ends the element."""
+    """JSON that is safe inside <script>: without `<` nothing in it ends the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
 
 @cache
 def _bundle() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script, which leaves `vegaEmbed` behind."""
+    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
     return Markup(script.replace("</script", "<\\/script"))
 

@@ -1,11 +1,11 @@
-"""What the second head of the transformer block does: one head with s barred, or with a second value path."""
+"""One head of the transformer block under a control: s barred, or a second value path."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
 
-from headcount.report.readings.block import Cell, Setting, settings
+from headcount.report.readings.block_runs import Cell, Setting, settings
 from headcount.reproduction.evidence import Evidence
 
 CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
@@ -28,17 +28,15 @@ class Control:
     @property
     def cells(self) -> list[Cell]:
         """One head, by D_K."""
-        return [
-            cell
-            for budget in self.setting.budgets
-            if (cell := self.setting.one(budget)) is not None
-        ]
+        each = (self.setting.one(budget) for budget in self.setting.budgets)
+        return [cell for cell in each if cell is not None]
 
     @property
     def closed(self) -> dict[int, float]:
-        """By D_K, the share of the plain gap between one head and several that is gone; where that gap is clear.
+        """By D_K, the share of the gap between one head and several that is gone.
 
-        Several heads have the control too where they were run with it; else they are the plain ones.
+        Only where the plain gap is clear. Several heads have the control too where they were run
+        with it; otherwise the plain ones are used.
         """
         found = {}
         for cell in self.cells:
@@ -55,18 +53,18 @@ class Control:
 
 
 def controls(evidence: Evidence) -> list[Control]:
-    """Every control with one head, table by table: barred at the test first, which all plain runs have."""
+    """Every control with one head, by table; first barring at the test, which needs no new run."""
     found = settings(evidence)
-    told = []
+    made = []
     for plain in (setting for setting in found if setting.plain):
-        told.append(Control(AT_TEST, plain, plain.barred_at_test))
+        made.append(Control(AT_TEST, plain, plain.barred_at_test))
         same = [setting for setting in found if setting.place == plain.place and not setting.plain]
-        told += [Control(_name(setting), plain, setting) for setting in same]
-    return [control for control in told if control.cells]
+        made += [Control(_name(setting), plain, setting) for setting in same]
+    return [control for control in made if control.cells]
 
 
 def most_controlled(found: list[Control]) -> list[Control]:
-    """The controls, without scaled rows, of the table that has most of them; of the first where tables tie."""
+    """The controls, without scaled rows, of the table with most of them; the first of equals."""
     unscaled = [control for control in found if not control.scaled]
     tables = [
         [control for control in unscaled if control.plain is plain.plain] for plain in unscaled
