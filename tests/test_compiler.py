@@ -1,4 +1,4 @@
-"""The compiler: exact on every kind of graph, honest where nothing is exact, its model against autograd."""
+"""The compiler: exact on every kind of graph, honest about failure, its model against autograd."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def right_everywhere(weights: KeyQuery, graph: Graph, table: torch.Tensor) -> bo
     return all((scores[i, j] > threshold) == ((i, j) in edges) for i in items for j in items)
 
 
-def compiled_rightly(graph: Graph, table: torch.Tensor, **options: object) -> KeyQuery:
+def compiled_correctly(graph: Graph, table: torch.Tensor, **options: object) -> KeyQuery:
     found = compile(graph, table, **options)  # pyright: ignore[reportArgumentType]
     assert right_everywhere(found.weights, graph, table)
     assert found.certificate.margin == verify(found.weights, graph, table).margin
@@ -82,7 +82,7 @@ KINDS = {
 )
 def test_every_kind_of_graph_is_compiled(kind: str, table: torch.Tensor) -> None:
     graph = KINDS[kind]
-    compiled_rightly(graph, table, budget=8)
+    compiled_correctly(graph, table, budget=8)
 
 
 @settings(max_examples=15, deadline=None)
@@ -97,7 +97,7 @@ def test_random_graphs_on_independent_rows_are_compiled(
 ) -> None:
     rng = np.random.default_rng(seed)
     graph = Graph.from_arrays(items, *np.nonzero(rng.random((items, items)) < density))
-    compiled_rightly(graph, gaussian_embeddings(items, items + wide, seed=seed), budget=2 * items)
+    compiled_correctly(graph, gaussian_embeddings(items, items + wide, seed=seed), budget=2 * items)
 
 
 @settings(max_examples=15, deadline=None)
@@ -118,22 +118,22 @@ def test_what_is_found_on_any_table_is_exact(
         else binary_embeddings(items, d_model, seed)
     )
     with contextlib.suppress(NoSolution):  # rows may be equal, or too few dimensions for this graph
-        compiled_rightly(graph, table, budget=2 * d_model, time_limit=0.5)
+        compiled_correctly(graph, table, budget=2 * d_model, time_limit=0.5)
 
 
 @pytest.mark.parametrize("edges", [[], [(0, 0)]])
 def test_one_item(edges: list[tuple[int, int]]) -> None:
-    assert compiled_rightly(Graph.from_edges(1, edges), torch.ones(1, 2)).budget == 1
+    assert compiled_correctly(Graph.from_edges(1, edges), torch.ones(1, 2)).budget == 1
 
 
 def test_no_edges_and_all_edges_need_no_weights() -> None:
     everything = Graph.from_edges(5, [(i, j) for i in range(5) for j in range(5)])
     for graph in (Graph.from_edges(5, []), everything):
-        assert not compiled_rightly(graph, gaussian_embeddings(5, 2)).queries.any()
+        assert not compiled_correctly(graph, gaussian_embeddings(5, 2)).queries.any()
 
 
 def test_a_search_finds_the_smallest_budget_of_a_star() -> None:
-    assert compiled_rightly(KINDS["star out"], one_hot_embeddings(8)).budget == 1
+    assert compiled_correctly(KINDS["star out"], one_hot_embeddings(8)).budget == 1
 
 
 def test_a_permutation_below_the_trained_threshold() -> None:
@@ -151,7 +151,9 @@ def test_an_anisotropic_table_is_whitened() -> None:
 
 
 def test_uneven_widths_and_given_heads() -> None:
-    weights = compiled_rightly(permutation_graph(12), gaussian_embeddings(12, 8), budget=7, heads=3)
+    weights = compiled_correctly(
+        permutation_graph(12), gaussian_embeddings(12, 8), budget=7, heads=3
+    )
     assert weights.widths == (3, 2, 2)
 
 
@@ -184,7 +186,7 @@ def test_equal_rows_with_unequal_edges_are_impossible() -> None:
         NoSolution, match="rows 0 and 2 of the table are equal but the edges out of them differ"
     ):
         compile(Graph.from_edges(4, [(0, 1)]), table)
-    compiled_rightly(Graph.from_edges(4, [(0, 1), (2, 1)]), table, budget=4)
+    compiled_correctly(Graph.from_edges(4, [(0, 1), (2, 1)]), table, budget=4)
 
 
 def test_a_zero_row_with_edges_is_impossible() -> None:

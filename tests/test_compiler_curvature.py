@@ -1,4 +1,4 @@
-"""The iterative model: what its sample keeps, what its preconditioner saves, and heads of odd shapes."""
+"""The iterative model: what its sample keeps, what its preconditioner saves, odd shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiler's search: the sign of τ, no descent twice, Ctrl-C at any time, and what it accepts."""
+"""The compiler's search: the sign of τ, no descent twice, Ctrl-C at any time, what it accepts."""
 
 from __future__ import annotations
 

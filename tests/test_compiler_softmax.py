@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import combinations
 
 import numpy as np
@@ -16,14 +15,14 @@ from headcount import (
     KeyQuery,
     NoSolution,
     gaussian_embeddings,
-    load,
+    load_weights,
     permutation_graph,
     save_embeddings,
     write_graph,
 )
 from headcount.attention.softmax_bounds import Logits, bound_scores, extreme_masses
 from headcount.attention.softmax_certificate import softmax_certificate
-from headcount.cli import main
+from headcount.compiler.certificate import Certificate
 from headcount.compiler.compile import compile
 
 
@@ -134,31 +133,17 @@ def test_contexts_of_one_item():
     assert right_in_every_context(found.weights, loops, table, 1)
 
 
-def test_command_line(tmp_path, monkeypatch, capsys):
+def test_command_line(tmp_path, command):
     write_graph(permutation_graph(8), tmp_path / "graph.csv")
     save_embeddings(gaussian_embeddings(8, 8), tmp_path / "table.npy")
-    files = [str(tmp_path / name) for name in ("graph.csv", "table.npy")]
-    out = tmp_path / "w.safetensors"
-    options = [
-        "--budget",
-        "12",
-        "--variant",
-        "softmax",
-        "--context-length",
-        "4",
-        "--json",
-        "-o",
-        str(out),
-    ]
-    monkeypatch.setattr(sys, "argv", ["headcount", "compile", *files, *options])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code in (0, None)
-    assert json.loads(capsys.readouterr().out)["budget"] <= 12
-    assert load(out).notes["context_length"] == "4"
-    monkeypatch.setattr(
-        sys, "argv", ["headcount", "verify", str(out), *files, "--context-length", "4", "--json"]
-    )
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 0
+    files = ("graph.csv", "table.npy")
+    options = ("--budget", 12, "--variant", "softmax", "--context-length", 4)
+    code, out, err = command("compile", *files, *options, "--json", "-o", "w.safetensors")
+    assert code == 0, err
+    assert json.loads(out)["budget"] <= 12
+    written = load_weights(tmp_path / "w.safetensors")
+    assert written.context_length == 4
+    certificate = Certificate.from_json(written.notes["certificate"])
+    assert certificate.margin == json.loads(out)["margin"]
+    code, _, err = command("verify", "w.safetensors", *files, "--context-length", 4, "--json")
+    assert code == 0, err

@@ -1,4 +1,4 @@
-"""Exported weights in a stock `torch.nn.MultiheadAttention`: they attend to targets, and rest without one."""
+"""Exported weights in a stock `torch.nn.MultiheadAttention`: they attend to targets, or rest."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_heads_attend_to_targets_and_rest_without(problem):
 @settings(max_examples=30, deadline=None)
 @given(problems(scales=(0, -20, 20)), st.integers(1, 40))
 def test_any_exact_weights_are_exported_rightly_or_refused(problem, length):
-    """The graph is what the weights decide, so they are exact, some of them with scores at the threshold."""
+    """The graph is what the weights decide, so they are exact, some with scores at τ."""
     weights, _, table = problem
     decided = (
         torch.cat([scores for _, _, scores in weights.all_pairs(table.double())])
@@ -203,7 +203,7 @@ def test_an_attention_is_trainable_and_draws_nothing():
 
 
 def lifted(weights, offset):
-    """The same weights with all scores and τ raised by offset²; float32 sees less and less of what differs."""
+    """The same weights with all scores and τ raised by offset²; float32 sees less of the margin."""
     column = torch.full((1, 24, 1), offset, dtype=torch.float64)
     queries, keys = (
         torch.cat([part.double(), column], 2) for part in (weights.queries, weights.keys)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
@@ -30,11 +29,10 @@ from headcount import (
 )
 from headcount.attention.softmax_bounds import Logits, bound_scores
 from headcount.attention.softmax_certificate import calibration, softmax_certificate
-from headcount.cli import main
 
 
 def ranges(weights: KeyQuery, table: torch.Tensor, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """min and max of A_ij over every context, as Eqs. (5)–(6) read; (inf, −inf) where no context holds the pair."""
+    """min and max of A_ij over every context, as Eqs. (5)–(6) read; (inf, −inf) for none."""
     rows, items = table.double().numpy(), len(table)
     queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
     logits = (
@@ -52,7 +50,7 @@ def ranges(weights: KeyQuery, table: torch.Tensor, length: int) -> tuple[np.ndar
 
 
 def random_problem(seed: int) -> tuple[KeyQuery, Graph, torch.Tensor, int]:
-    """Softmax weights with uneven heads at some scale; the graph is random, or what they say in every context."""
+    """Softmax weights with uneven heads; the graph is random, or what they say in every context."""
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     items = int(rng.integers(1, 8))
     length = int(rng.integers(1, min(items, 5) + 1))
@@ -162,7 +160,7 @@ def test_bounds_hold_for_every_pair(seed):
 @pytest.mark.parametrize("kind", [context_search.EdgeSearch, context_search.NonEdgeSearch])
 @pytest.mark.parametrize("length", [2, 3, 6, 8])
 def test_the_search_finds_the_threshold_at_which_a_pair_breaks(kind, length):
-    """Against brute force on one pair: just inside the true extreme it refutes, just outside it certifies."""
+    """Just inside the true extreme of a pair it refutes, just outside it certifies."""
     generator = torch.Generator().manual_seed(length)
     table = torch.randn(9, 4, generator=generator, dtype=torch.float64)
     parts = torch.randn(2, 5, 4, 2, generator=generator, dtype=torch.float64) * 2
@@ -179,7 +177,7 @@ def test_the_search_finds_the_threshold_at_which_a_pair_breaks(kind, length):
 
 @pytest.mark.parametrize("tiles", [(7, 300), (2**20, 2**21)])
 def test_larger_problems_agree_with_drawn_contexts(tiles, monkeypatch):
-    """24 items, 4 heads, ℓ = 6: around the τ where the answer changes, it is never open, and sampling never objects."""
+    """24 items, 4 heads, ℓ = 6: near the τ where the answer changes it is right and never open."""
     monkeypatch.setattr(softmax, "_TILE", tiles[0])
     monkeypatch.setattr(softmax, "_BATCH", tiles[1])
     generator = torch.Generator().manual_seed(1)
@@ -218,14 +216,14 @@ def test_lemma_8_2_is_the_certificate_of_a_plain_gap(length):
     if length > 1:
         assert found.lowest_edge is not None
         assert found.lowest_edge.score == pytest.approx(calibration(3.0, length), abs=1e-9)
-    # A source whose target is absent spreads its mass evenly: 1/ℓ ≤ τ from ℓ = 2 on, up to rounding.
+    # A source without its target spreads its mass evenly: 1/ℓ ≤ τ from ℓ = 2 on, up to rounding.
     assert found.verdict == {1: "refuted", 2: "open", 5: "certified", 12: "certified"}[length]
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1))
 def test_lemma_8_2_is_implied_by_the_bound(seed):
-    """z_⋆ ≥ a and z_t ≤ b give 1/(1 + (ℓ − 1)e^(b − a)); each head's own worst context is no worse."""
+    """z_⋆ ≥ a and z_t ≤ b give 1/(1 + (ℓ − 1)e^(b − a)); no head's worst context is worse."""
     weights, _, table, length = random_problem(seed)
     logits = Logits.of(weights, table, length)
     low, _ = bound_scores(logits, torch.arange(len(table)), length)
@@ -300,28 +298,18 @@ def test_bad_input_is_refused(change, length, sentence):
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """`headcount verify` in a folder with a graph, a table and softmax weights: (exit code, stdout, stderr)."""
+def verified(tmp_path, command):
+    """`headcount verify` beside a graph, a table and weights: (code, stdout, stderr)."""
     graph, table = permutation_graph(12, seed=1), torch.eye(12)
     write_graph(graph, tmp_path / "graph.csv")
     save_embeddings(table, tmp_path / "table.npy")
     peaked(graph, 4.0).save(tmp_path / "softmax.safetensors")
     replace(peaked(graph, 4.0), aggregation="max").save(tmp_path / "max.safetensors")
-    monkeypatch.chdir(tmp_path)
-
-    def run(weights: str, *words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(
-            sys, "argv", ["headcount", "verify", weights, "graph.csv", "table.npy", *words]
-        )
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (ended.value.code, *capsys.readouterr())
-
-    return run
+    return lambda weights, *words: command("verify", weights, "graph.csv", "table.npy", *words)
 
 
-def test_verify_with_a_context_length(command):
-    code, stdout, _ = command("softmax.safetensors", "--context-length", "5", "--json")
+def test_verify_with_a_context_length(verified):
+    code, stdout, _ = verified("softmax.safetensors", "--context-length", "5", "--json")
     answer = json.loads(stdout)
     assert (code, answer["verdict"], answer["certificate"]["context_length"]) == (0, "certified", 5)
     assert (answer["scope"], answer["contexts"], answer["exact"]) == (
@@ -330,7 +318,7 @@ def test_verify_with_a_context_length(command):
         True,
     )
     assert 0 < answer["certificate"]["margin"] <= answer["margin"]
-    code, stdout, _ = command("softmax.safetensors", "--context-length", "1", "--json")
+    code, stdout, _ = verified("softmax.safetensors", "--context-length", "1", "--json")
     answer = json.loads(stdout)
     assert (code, answer["verdict"], answer["scope"], answer["contexts"]) == (
         1,
@@ -339,7 +327,7 @@ def test_verify_with_a_context_length(command):
         1,
     )
     assert len(answer["certificate"]["counterexample"]) == 1
-    code, stdout, _ = command(
+    code, stdout, _ = verified(
         "softmax.safetensors", "--context-length", "2", "--samples", "10", "--search", "0"
     )
     assert code == 1
@@ -347,8 +335,8 @@ def test_verify_with_a_context_length(command):
     assert "sampled contexts" in stdout
 
 
-def test_verify_without_a_context_length_says_no_verdict(command):
-    code, stdout, _ = command("softmax.safetensors", "--json")
+def test_verify_without_a_context_length_says_no_verdict(verified):
+    code, stdout, _ = verified("softmax.safetensors", "--json")
     answer = json.loads(stdout)
     assert (code, answer["verdict"], answer["certificate"], answer["scope"]) == (
         0,
@@ -356,10 +344,12 @@ def test_verify_without_a_context_length_says_no_verdict(command):
         None,
         "sampled contexts",
     )
-    code, stdout, stderr = command("max.safetensors", "--context-length", "5", "--json")
+    code, stdout, stderr = verified("max.safetensors", "--context-length", "5", "--json")
     assert "not needed" in stderr
     assert json.loads(stdout)["scope"] == "all pairs"
     assert code == 0
-    code, _, stderr = command("softmax.safetensors", "--context-length", "5", "--contexts", "x.npy")
+    code, _, stderr = verified(
+        "softmax.safetensors", "--context-length", "5", "--contexts", "x.npy"
+    )
     assert code == 2
     assert "exclude each other" in stderr

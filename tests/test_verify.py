@@ -221,7 +221,7 @@ def test_contexts_agree_with_brute_force(problem, seed):
 
 
 def test_softmax_counts_what_it_cannot_decide_as_wrong():
-    # One item alone: its probability is exactly 1 in each head, so the sum is h = τ; no float can prove that.
+    # One item alone has probability 1 in each head, so the sum is h = τ; no float can prove that.
     weights = KeyQuery(
         torch.ones(2, 1, 1), torch.ones(2, 1, 1), threshold=2.0, aggregation="softmax"
     )

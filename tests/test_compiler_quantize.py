@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 import torch
@@ -21,14 +20,13 @@ from headcount import (
     verify,
     write_graph,
 )
-from headcount.cli import main
 from headcount.compiler.compile import compile
 from headcount.compiler.grid import Grid, bit_account, heads_of, rotated, round_weights
 from headcount.compiler.quantize import Pairs, onto_grid
 
 
 def on_a_grid(part: torch.Tensor, bits: int) -> bool:
-    """Whether some scale makes every entry a whole number of at most 2^(b−1) − 1, exactly in float32."""
+    """Whether some scale makes all entries whole numbers of at most 2^(b−1) − 1, exactly."""
     top, part = 2 ** (bits - 1) - 1, part.double()
     largest = float(part.abs().max())
     scales = [largest / level for level in range(top, 0, -1)] if largest else [1.0]
@@ -126,15 +124,12 @@ def test_too_few_bits_are_an_honest_no():
         compile(graph, table, bits=1)
 
 
-def test_command_line(tmp_path, monkeypatch, capsys):
+def test_command_line(tmp_path, command):
     write_graph(permutation_graph(16), tmp_path / "graph.csv")
     save_embeddings(gaussian_embeddings(16, 8), tmp_path / "table.npy")
-    files = [str(tmp_path / name) for name in ("graph.csv", "table.npy")]
-    options = ["--budget", "8", "--bits", "8", "--json", "-o", str(tmp_path / "w.safetensors")]
-    monkeypatch.setattr(sys, "argv", ["headcount", "compile", *files, *options])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code in (0, None)
-    said = json.loads(capsys.readouterr().out)
+    options = ("--budget", 8, "--bits", 8, "--json", "-o", "w.safetensors")
+    code, out, err = command("compile", "graph.csv", "table.npy", *options)
+    assert code == 0, err
+    said = json.loads(out)
     assert said["bits"] == 8
     assert said["bits_in_all"] == 8 * 2 * 8 * said["budget"]
