@@ -133,7 +133,7 @@ def table_of(spec: BlockSpec) -> tuple[Tensor, Tensor]:
         ({"heads": 5}, "do not divide"),
         ({"length": 12}, "choose 1…11"),
         ({"control": "two-values"}, "control for one head"),
-        ({"scale": 0}, "no positive number"),
+        ({"scale": 0}, "not a positive number"),
     ],
 )
 def test_a_spec_that_cannot_be_says_so(changes, message):
@@ -145,7 +145,7 @@ def test_a_specs_json_is_canonical():
     spec = small(scale=2, table="gpt2")
     assert BlockSpec.from_json(spec.to_json()) == spec
     assert spec.hash == small(scale=2.0, table="gpt2").hash != small(scale=2.0).hash
-    with pytest.raises(InputError, match="'head' is no field"):
+    with pytest.raises(InputError, match="'head' is not a field of a block run; did you mean 'heads'"):
         BlockSpec.from_mapping({"head": 3})
 
 
