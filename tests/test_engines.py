@@ -259,6 +259,20 @@ def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
     assert shape.block * shape.group * shape.part <= 8192
 
 
+def test_every_engine_draws_the_same_contexts(engine):
+    several = [
+        small_run(engine, seed=1, degree=degree, length=length, variant="softmax")
+        for degree, length in ((1, 7), (3, 7), (1, 1))
+    ]
+    for spec in several:
+        fleet, task = engine.fleet([spec]), task_of(spec)
+        fleet.launch(2)
+        (found,) = fleet.contexts(5)[:1]
+        sampler = ContextSampler(task.graph, spec.length, spec.rate)
+        expected = sampler.draw(5, seed=spec.seed, stream=spec.stream, start=2)
+        assert found[:, : spec.length].tolist() == expected.tolist()
+
+
 # --- runs and their neighbours ----------------------------------------------------------------------------------------
 
 
@@ -360,7 +374,7 @@ def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
     for one in (fleet, alone):
         one.launch(4)
     fleet.keep([0, 2])
-    fleet.draw(3)  # leaves no trace
+    fleet.contexts(3)  # leaves no trace
     for one in (fleet, alone):
         one.launch(3)
     assert fleet.specs == [several[0], several[2]]

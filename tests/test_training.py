@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.errors import InputError
-from headcount.training.engines import selection as choose
+from headcount.training.engines import selection
 from headcount.training.engines.base import Check, State, lockstep
-from headcount.training.engines.native import engine as native_engine
+from headcount.training.engines.native import library as native_library
+from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
 
@@ -155,9 +156,6 @@ class ScriptedFleet:
             [self.engine.script[spec][self.checks] for spec in self.specs], [None] * len(self.specs)
         )
 
-    def draw(self, steps: int) -> None:
-        pass
-
     def test(self, rows: Sequence[int]) -> list[float]:
         return [self.specs[row].seed / 100 for row in rows]
 
@@ -229,9 +227,9 @@ def test_a_fleet_moves_in_lockstep():
 @pytest.fixture
 def no_library(monkeypatch):
     """A machine without a GPU on which the native engine was not built."""
-    monkeypatch.setattr(native_engine, "EXTENSION_SUFFIXES", [".missing"])
+    monkeypatch.setattr(native_library, "EXTENSION_SUFFIXES", [".missing"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    caches = (native_engine._library, choose._load, choose._fastest)
+    caches = (native_library.library, selection._load, selection._fastest)
     for one in caches:
         one.cache_clear()
     yield
@@ -241,25 +239,25 @@ def no_library(monkeypatch):
 
 def test_a_missing_engine_says_how_to_get_it(no_library, unchecked):
     with pytest.raises(InputError, match=r"install a C\+\+ compiler"):
-        choose.choose_engine("native")
+        selection.choose_engine("native")
     with pytest.raises(InputError, match="engine 'natve' is unknown"):
-        choose.choose_engine("natve")  # type: ignore
+        selection.choose_engine("natve")  # type: ignore
 
 
 def test_auto_takes_the_next_engine_and_says_so_once(no_library):
-    with pytest.warns(choose.SlowerEngine, match="Going on without it"):
-        assert choose.choose_engine("auto").name == "torch"
+    with pytest.warns(selection.SlowerEngine, match="Falling back to a slower engine"):
+        assert selection.choose_engine("auto").name == "torch"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choose.choose_engine().name == "torch"
+        assert selection.choose_engine().name == "torch"
 
 
 def test_a_level_that_is_not_there_is_refused():
     try:
-        highest = native_engine._library().headcount_level()
+        highest = native_library.library().headcount_level()
     except InputError as missing:
         pytest.skip(str(missing))
     if highest == 2:
         pytest.skip("this machine runs every level")
-    with pytest.raises(InputError, match="does not run avx512"):
-        native_engine.NativeEngine(level="avx512")
+    with pytest.raises(InputError, match="does not run level 'avx512'"):
+        NativeEngine(level="avx512")

@@ -1,4 +1,4 @@
-"""Spec, which every kind of run shares, and RunSpec: one training run (Sections 6–7.2, A.1, A.3)."""
+"""Spec, the base of every run's description, and RunSpec, one training run (Sections 6–7, A)."""
 
 from __future__ import annotations
 

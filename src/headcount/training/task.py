@@ -1,4 +1,4 @@
-"""Task: what the seed fixes before training begins (A.1): graph, embeddings, messages, validation and test contexts."""
+"""Task: all that the seed fixes before training begins (A.1), and the first weights."""
 
 from __future__ import annotations
 

@@ -239,10 +239,6 @@ class TritonFleet:
             diverged = [n or None for n in self._runs.diverged.tolist()]
             return Check(metrics(self.specs[0].metric, self._tallies), diverged)
 
-    def draw(self, steps: int) -> None:
-        with self._on_stream():
-            self._drawn(steps)[0, 0].cpu()  # waits for the end
-
     def test(self, rows: Sequence[int]) -> list[float]:
         with self._on_stream():
             return metrics(self.specs[0].metric, self._tally("test", self._runs.chosen(rows)))
@@ -266,8 +262,12 @@ class TritonFleet:
         with self._on_stream():
             self._runs = self._runs.chosen(rows)
 
+    def contexts(self, steps: int) -> Int[Tensor, "runs steps l"]:
+        """The training contexts of the next steps, from every run's own stream."""
+        with self._on_stream():
+            return self._drawn(steps)
+
     def _drawn(self, steps: int) -> Int[Tensor, "runs steps l"]:
-        """The next contexts of every run's own stream."""
         shape, runs = self.shape, self._runs
         contexts = torch.empty(len(runs), steps, shape.l, dtype=torch.int32, device=self.device)
         _launch(
