@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from headcount.bench.block import block_speed
-from headcount.block import ops as block_ops
 from headcount.block.evaluate import evaluate
 from headcount.block.model import Block
+from headcount.block.ops import BlockOps
 from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.stack import BlockStack, group
 from headcount.block.state import StackState
@@ -33,6 +33,7 @@ from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 from headcount.problem.retrieval import RetrievalSampler, encode, queries
+from headcount.problem.token_tables import TokenTable
 
 # --- the task ---------------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,9 @@ def test_a_specs_json_is_canonical():
     spec = small(scale=2, table="gpt2")
     assert BlockSpec.from_json(spec.to_json()) == spec
     assert spec.hash == small(scale=2.0, table="gpt2").hash != small(scale=2.0).hash
-    with pytest.raises(InputError, match="'head' is not a field of a block run; did you mean 'heads'"):
+    with pytest.raises(
+        InputError, match="'head' is not a field of a block run; did you mean 'heads'"
+    ):
         BlockSpec.from_mapping({"head": 3})
 
 
@@ -178,7 +181,7 @@ def stacks(draw) -> list[BlockSpec]:
     ]
 
 
-def made(specs: list[BlockSpec], ops=block_ops) -> BlockStack:
+def made(specs: list[BlockSpec], ops: BlockOps | None = None) -> BlockStack:
     table, null = table_of(specs[0])
     return BlockStack(StackState.initial(specs), torch.cat([table, null[None]]), "cpu", ops)
 
@@ -335,7 +338,8 @@ def test_what_fails_in_one_stack_ends_the_others():
         if next(asked) == 0:
             raise OSError("disk full")
 
-    with patch("headcount.block.train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
+    always = patch("headcount.block.train._STATE_EVERY", 0.0)
+    with always, pytest.raises(OSError, match="disk full"):
         train(specs, on_check=full)
     with pytest.raises(OSError, match="disk full"):
         train([small(steps=5), *specs], on_results=refuse)
@@ -458,6 +462,17 @@ def test_tables_and_states_that_do_not_fit_are_refused():
         train([small()], resume=[StackState.initial([small(seed=9)])])
     with pytest.raises(InputError, match="device 'tpu' is unknown"):
         train_blocks([small()], table, null, device="tpu")
+    with pytest.raises(InputError, match="has no NULL"):
+        train_blocks([small()], table, device="cpu")
+    with pytest.raises(InputError, match="described on the table 'other'"):
+        train_blocks([small(table="other", table_hash="x")], TokenTable("one", table, null))
+
+
+def test_a_token_table_is_its_rows_and_null():
+    table, null = table_of(small())
+    by_rows = train([small()])
+    by_table = train_blocks([small()], TokenTable("one", table, null), device="cpu", progress=False)
+    assert [bits(result) for result in by_table] == [bits(result) for result in by_rows]
 
 
 # --- kernels and speed ------------------------------------------------------------------------------------------------
@@ -473,7 +488,7 @@ def test_tables_and_states_that_do_not_fit_are_refused():
 )
 def test_kernels_follow_the_reference(changes):
     pytest.importorskip("triton")
-    from headcount.block import triton_ops as block_triton
+    from headcount.block.triton_ops import TritonOps
 
     controls = ("none", "barred")
     specs = [
@@ -481,7 +496,7 @@ def test_kernels_follow_the_reference(changes):
         for n, control in enumerate(controls)
     ]
     specs[1] = replace(specs[1], key_dim=5)
-    reference, stack = made(specs), made(specs, block_triton)
+    reference, stack = made(specs), made(specs, TritonOps())
     for one in (reference, stack):
         one.advance(3)
     torch.testing.assert_close(stack.loss, reference.loss, rtol=1e-5, atol=1e-5)

@@ -123,7 +123,7 @@ class BlockResult:
     test: float  # accuracy at that checkpoint: what Figure 7 shows
     final_test: float  # accuracy after the last step
     history: tuple[tuple[int, float], ...]  # (step, validation accuracy) at every check
-    answers: dict[str, float]  # shares after the last step, by the names of `evaluation.ANSWERS`
+    answers: dict[str, float]  # shares after the last step, by the names of `evaluate.ANSWERS`
     barred_test: float  # accuracy after the last step when neither s nor q may be the answer
     attention: Attention  # after the last step
     loss: float  # test cross-entropy after the last step
