@@ -29,7 +29,7 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
-# --- specs ------------------------------------------------------------------------------------------------------------
+# --- specs ----------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -67,13 +67,11 @@ def test_a_spec_survives_its_json(spec):
 def test_the_hash_is_the_same_on_every_machine(unchecked):
     spec = RunSpec(64, 16, 4, 5, seed=3)
     assert spec.hash == "1accbfd0be783d8253c23a26be2972d4"
-    assert (
-        RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5)).hash == spec.hash
-    )  # type: ignore
+    same = RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5))  # type: ignore
+    assert same.hash == spec.hash
     assert replace(spec, target=0.99).hash != spec.hash
-    assert (
-        replace(spec, target=0.99, steps=7).stream == spec.stream
-    )  # the same draws, stopped by another rule
+    # The same draws, stopped by another rule.
+    assert replace(spec, target=0.99, steps=7).stream == spec.stream
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_a_wrong_description_is_refused(text, says):
         RunSpec.from_json(text)
 
 
-# --- the stopping rules, on a scripted engine -------------------------------------------------------------------------
+# --- the stopping rules, on a scripted engine -----------------------------------------------------
 
 
 class ScriptedEngine:
@@ -197,9 +195,9 @@ def test_a_run_stops_after_five_checks_in_a_row_above_the_target():
 
 
 def test_patience_and_target_are_the_specs():
-    assert scripted([0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6, steps=90, patience=2, target=0.5)[
-        1
-    ] == [20, 30]
+    scripts = [0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6
+    _, steps = scripted(*scripts, steps=90, patience=2, target=0.5)
+    assert steps == [20, 30]
 
 
 def test_value_retrieval_stops_when_five_checks_bring_no_new_best():
@@ -221,7 +219,7 @@ def test_a_fleet_moves_in_lockstep():
         lockstep(states)
 
 
-# --- which engine -----------------------------------------------------------------------------------------------------
+# --- which engine ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

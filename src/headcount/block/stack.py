@@ -39,8 +39,8 @@ def _pace(spec: BlockSpec) -> tuple[int, ...]:
 def capacity(spec: BlockSpec, device: str) -> int:
     """How many runs like this one a stack can hold.
 
-    On the CPU one: stacks gain nothing there, and a run alone ends with the same bits whatever other
-    runs are asked for.
+    On the CPU one: stacks gain nothing there, and a run alone ends with the same bits whatever
+    other runs are asked for.
     """
     if device == "cpu":
         return 1

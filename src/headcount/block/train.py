@@ -19,8 +19,8 @@ from headcount.block.stack import BlockStack, capacity, group
 from headcount.block.state import StackState
 from headcount.errors import InputError
 from headcount.interrupts import stoppable
-from headcount.progress import Lines, notice
 from headcount.problem.token_tables import TokenTable
+from headcount.progress import Lines, notice
 from headcount.provenance import cores, versions
 from headcount.shapes import Float
 
@@ -46,8 +46,8 @@ def train_blocks(
     """Train every spec on the table's first rows and return the results in the order of the specs.
 
     Runs that can share a stack do. There is no early stopping: a run may stay near 0 for thousands
-    of steps and then learn. An interrupt (Ctrl-C) and `time_limit` stop between two steps; runs that
-    are not finished then have no result.
+    of steps and then learn. An interrupt (Ctrl-C) and `time_limit` stop between two steps; runs
+    that are not finished then have no result.
 
     Args:
         specs: The runs to train; a spec that is given twice is trained once.

@@ -17,7 +17,7 @@ _ADAM_ENTRIES = 1024  # per program
 
 
 class TritonOps(BlockOps):
-    """For CUDA, or interpreted on the CPU with TRITON_INTERPRET=1; `BlockOps` says what each does."""
+    """For CUDA, or interpreted with TRITON_INTERPRET=1; `BlockOps` says what each method does."""
 
     name = "triton"
 

@@ -83,9 +83,10 @@ def run_steps(
 ) -> None:
     """Take `steps` steps of every run and evaluate it; an interrupt ends both within a few steps.
 
-    There are as many threads as rows of scratch. The library is called from a thread of its own, because Python handles signals in the main
-    thread only between bytecodes. That thread holds `held`, all that the runs point at: an
-    interrupt may free the caller's references while the kernels still write.
+    There are as many threads as rows of scratch. The library is called from a thread of its own,
+    because Python's main thread handles no signal while it waits for C. That thread holds `held`,
+    all that the runs point at: an interrupt may free the caller's references while the kernels
+    still write.
     """
     stop, codes, begun, ended = ctypes.c_int32(0), [], Event(), Event()
 

@@ -29,7 +29,7 @@ _MOST_RUNS = 8192
 
 
 class TritonEngine:
-    """CUDA through Triton. With TRITON_INTERPRET=1 the kernels run on the CPU, slowly, for tests."""
+    """CUDA through Triton; with TRITON_INTERPRET=1 the CPU runs the kernels, slowly, for tests."""
 
     name = "triton"
     concurrency = 64
@@ -57,7 +57,7 @@ class TritonEngine:
 
 
 class TritonFleet:
-    """Runs whose kernels are compiled for the same sizes; items, seeds and true widths may differ."""
+    """Runs whose kernels have the same padded sizes; items, seeds and true widths may differ."""
 
     def __init__(self, specs: Sequence[RunSpec], states: Sequence[State], device: str) -> None:
         self.specs, self.device, self.taken = list(specs), device, lockstep(states)

@@ -7,8 +7,8 @@ from typing import Any
 
 from headcount.training.spec import RunSpec
 
-# Weights of W_Q up to which a run's state is kept in registers: W, m and v of both matrices are then
-# 6 · 4096 floats, 192 registers for each of 128 threads.
+# Weights of W_Q up to which a run's state is kept in registers: W, m and v of both matrices are
+# then 6 · 4096 floats, 192 registers for each of 128 threads.
 _RESIDENT = 4096
 _WIDE = 128  # columns handled at a time when it streams
 _SCORES = 2**14  # of all heads of a context that are held at a time

@@ -2,8 +2,8 @@
 
 Sizes are padded to what the tensor cores take: contexts to L ≥ 16 positions, d_model to DM, heads
 to H, their width to DK; D = H·DK. Padded entries are zero and stay zero, because a zero column pair
-of W_Q and W_K has zero gradient and a zero embedding column moves nothing. Everything a run computes
-follows from its own arguments, so its bits do not depend on the other runs of a launch.
+of W_Q and W_K has zero gradient and a zero embedding column moves nothing. Everything a run
+computes follows from its own arguments, so its bits do not depend on the other runs of a launch.
 """
 
 from __future__ import annotations

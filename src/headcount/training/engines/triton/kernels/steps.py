@@ -1,7 +1,7 @@
 """Training kernels: one run per program, hundreds of steps per launch.
 
-A program owns its run for the whole launch, so steps need no synchronisation between programs and no
-round trip to the host.
+A program owns its run for the whole launch, so steps need no synchronisation between programs and
+no round trip to the host.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
                    DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """`steps` steps of one run with its whole state in registers.
 
-    W, m and v are loaded once and stored once per launch; a step reads only its context, ℓ embedding
-    rows and two scales, so it is bound by arithmetic and not by memory.
+    W, m and v are loaded once and stored once per launch; a step reads only its context, ℓ
+    embedding rows and two scales, so it is bound by arithmetic and not by memory.
     """
     run = tl.program_id(0).to(tl.int64)
     D: tl.constexpr = H * DK
