@@ -18,7 +18,8 @@ if not torch.cuda.is_available():
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     # Before the hook: triton reads the kernels' source itself.
     import headcount.block.kernels
-    import headcount.training.engines.triton.checks  # noqa: F401
+    import headcount.training.engines.triton.kernels.checks
+    import headcount.training.engines.triton.kernels.steps  # noqa: F401
 
 install_import_hook("headcount", "tests.typechecker.checked")
 

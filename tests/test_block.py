@@ -1,4 +1,4 @@
-"""The transformer block of Section 7.3: its task, the stacked trainer against the plain module, and its kernels."""
+"""The block of Section 7.3: its task, the stacked trainer against the plain module, its kernels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from headcount.bench.block import block_speed
-from headcount.block import ops as block_ops
 from headcount.block.evaluate import evaluate
 from headcount.block.model import Block
+from headcount.block.ops import BlockOps
 from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.stack import BlockStack, group
 from headcount.block.state import StackState
@@ -33,8 +33,9 @@ from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 from headcount.problem.retrieval import RetrievalSampler, encode, queries
+from headcount.problem.token_tables import TokenTable
 
-# --- the task ---------------------------------------------------------------------------------------------------------
+# --- the task -------------------------------------------------------------------------------------
 
 
 def literal_example(
@@ -50,9 +51,8 @@ def literal_example(
     others = chance.sample([item for item in items if item not in (s, q)], 2 * length - 1)  # S
     grouped = [*others, s]
     chance.shuffle(grouped)
-    pairs = [
-        (grouped[2 * i], grouped[2 * i + 1]) for i in range(length)
-    ]  # ℓ disjoint pairs: the matching M
+    # ℓ disjoint pairs: the matching M
+    pairs = [(grouped[2 * i], grouped[2 * i + 1]) for i in range(length)]
     partner = {a: b for pair in pairs for a, b in (pair, pair[::-1])}
     return q, s, partner[s], pairs
 
@@ -83,7 +83,7 @@ def test_every_example_is_one_of_the_papers(seed, length, extra):
 
 
 def test_examples_have_the_papers_distribution():
-    """Six items, two pairs: every example that can be is counted, and both generators agree with a χ² test."""
+    """Six items, two pairs: every possible example is counted, and a χ² test compares the two."""
     permutation, chance, count = [2, 1, 0, 4, 5, 3], random.Random(0), 24_000  # 1 is a fixed point
 
     def kind(example: tuple) -> tuple:
@@ -113,7 +113,7 @@ def test_streams_are_pure_and_apart():
         RetrievalSampler(50, 25)
 
 
-# --- specs and results ------------------------------------------------------------------------------------------------
+# --- specs and results ----------------------------------------------------------------------------
 
 
 def small(**changes) -> BlockSpec:
@@ -133,7 +133,7 @@ def table_of(spec: BlockSpec) -> tuple[Tensor, Tensor]:
         ({"heads": 5}, "do not divide"),
         ({"length": 12}, "choose 1…11"),
         ({"control": "two-values"}, "control for one head"),
-        ({"scale": 0}, "no positive number"),
+        ({"scale": 0}, "not a positive number"),
     ],
 )
 def test_a_spec_that_cannot_be_says_so(changes, message):
@@ -145,11 +145,13 @@ def test_a_specs_json_is_canonical():
     spec = small(scale=2, table="gpt2")
     assert BlockSpec.from_json(spec.to_json()) == spec
     assert spec.hash == small(scale=2.0, table="gpt2").hash != small(scale=2.0).hash
-    with pytest.raises(InputError, match="'head' is no field"):
+    with pytest.raises(
+        InputError, match="'head' is not a field of a block run; did you mean 'heads'"
+    ):
         BlockSpec.from_mapping({"head": 3})
 
 
-# --- the stack against the plain module -------------------------------------------------------------------------------
+# --- the stack against the plain module -----------------------------------------------------------
 
 
 @st.composite
@@ -158,8 +160,8 @@ def stacks(draw) -> list[BlockSpec]:
     two = heads == 1 and draw(st.booleans())
     shared = {
         "items": draw(st.integers(15, 40)),
-        "d_model": heads
-        * draw(st.integers(6, 12)),  # LayerNorm of two or three numbers magnifies rounding
+        # LayerNorm of two or three numbers magnifies rounding.
+        "d_model": heads * draw(st.integers(6, 12)),
         "heads": heads,
         "length": draw(st.integers(1, 7)),
         "batch": draw(st.integers(1, 9)),
@@ -178,7 +180,7 @@ def stacks(draw) -> list[BlockSpec]:
     ]
 
 
-def made(specs: list[BlockSpec], ops=block_ops) -> BlockStack:
+def made(specs: list[BlockSpec], ops: BlockOps | None = None) -> BlockStack:
     table, null = table_of(specs[0])
     return BlockStack(StackState.initial(specs), torch.cat([table, null[None]]), "cpu", ops)
 
@@ -186,7 +188,7 @@ def made(specs: list[BlockSpec], ops=block_ops) -> BlockStack:
 def plain_logits(
     block: Block, stack: BlockStack, run: int, contexts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The plain module's logits for a run's examples, s barred where the spec says so, and which are valid."""
+    """The plain module's logits, s barred where the spec says so, and which examples are valid."""
     rows = stack.exact_table.exact
     q, valid = (part[run] for part in queries(stack.inverses, contexts))
     logits = block(encode(rows, contexts, q), rows)
@@ -197,9 +199,8 @@ def plain_logits(
 
 def plain_loss(block: Block, stack: BlockStack, run: int, contexts: Tensor) -> Tensor:
     logits, valid = plain_logits(block, stack, run, contexts)
-    return functional.cross_entropy(logits, contexts[:, 1], reduction="none")[
-        valid
-    ].sum() / valid.sum().clamp(min=1)
+    losses = functional.cross_entropy(logits, contexts[:, 1], reduction="none")
+    return losses[valid].sum() / valid.sum().clamp(min=1)
 
 
 @given(specs=stacks())
@@ -213,9 +214,8 @@ def test_gradients_are_the_plain_modules(specs):
         loss = plain_loss(block, stack, run, contexts)
         loss.backward()
         torch.testing.assert_close(stack.loss[run], loss.detach(), rtol=1e-5, atol=1e-5)
-        found = dict(
-            plain_block(spec, gradients, run).named_parameters()
-        )  # the gradients in the module's layout
+        # The gradients in the module's layout.
+        found = dict(plain_block(spec, gradients, run).named_parameters())
         for name, weight in block.named_parameters():
             assert weight.grad is not None
             size = float(weight.grad.abs().max())
@@ -227,9 +227,7 @@ def test_gradients_are_the_plain_modules(specs):
 
 
 @given(specs=stacks(), steps=st.integers(1, 4))
-@settings(
-    deadline=None, max_examples=20, derandomize=True
-)  # a gradient near 0 could turn a step of η around
+@settings(deadline=None, max_examples=20, derandomize=True)  # a gradient near 0 could flip a step
 def test_steps_are_torchs_adamw_on_the_plain_module(specs, steps):
     stack = made(specs)
     blocks = [plain_block(spec, stack.state.weights, run) for run, spec in enumerate(specs)]
@@ -240,12 +238,8 @@ def test_steps_are_torchs_adamw_on_the_plain_module(specs, steps):
         )
         for n in range(steps):
             optimizer.zero_grad()
-            plain_loss(
-                block,
-                stack,
-                run,
-                stack.sampler.draw(spec.batch, stream="train", start=n * spec.batch),
-            ).backward()
+            contexts = stack.sampler.draw(spec.batch, stream="train", start=n * spec.batch)
+            plain_loss(block, stack, run, contexts).backward()
             optimizer.step()
         found = dict(plain_block(spec, stack.state.weights, run).named_parameters())
         for name, weight in block.named_parameters():
@@ -299,7 +293,7 @@ def test_logits_are_tied_to_the_table():
     torch.testing.assert_close(block(shuffled, rows), block(x, rows))
 
 
-# --- training ---------------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 def bits(result: BlockResult) -> dict:
@@ -335,7 +329,8 @@ def test_what_fails_in_one_stack_ends_the_others():
         if next(asked) == 0:
             raise OSError("disk full")
 
-    with patch("headcount.block.train._GIVE_EVERY", 0.0), pytest.raises(OSError, match="disk full"):
+    always = patch("headcount.block.train._STATE_EVERY", 0.0)
+    with always, pytest.raises(OSError, match="disk full"):
         train(specs, on_check=full)
     with pytest.raises(OSError, match="disk full"):
         train([small(steps=5), *specs], on_results=refuse)
@@ -393,14 +388,11 @@ def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops, stack
     saved: list[StackState] = []
     asked = iter(range(1000))
     monkeypatch.setattr("headcount.block.train.time.monotonic", lambda: float(next(asked)))
-    assert (
-        train(
-            specs,
-            time_limit=2.0 * stops + 2,
-            on_check=lambda state: saved.append(state.copied("cpu")),
-        )
-        == []
-    )
+
+    def keep(state: StackState) -> None:
+        saved.append(state.copied("cpu"))
+
+    assert train(specs, time_limit=2.0 * stops + 2, on_check=keep) == []
     monkeypatch.undo()
     assert 0 < saved[-1].taken < 9
     saved[-1].save(tmp_path / "state.safetensors")
@@ -427,8 +419,9 @@ def test_a_run_that_diverges_says_when_and_leaves_its_neighbours_alone():
 
 def test_it_learns_the_task():
     """Wide enough and few items: both steps of the pointer are learned within seconds."""
-    spec = small(items=12, d_model=24, heads=2, key_dim=12, length=2, batch=64, steps=1000, check_every=250,
-                 validation=300, test=300, learning_rate=1e-2)  # fmt: skip
+    sizes = {"items": 12, "d_model": 24, "heads": 2, "key_dim": 12, "length": 2, "batch": 64}
+    pace = {"steps": 1000, "check_every": 250, "validation": 300, "test": 300}
+    spec = small(**sizes, **pace, learning_rate=1e-2)
     (result,) = train([spec])
     assert result.best_validation > 0.95
     assert result.test > 0.95
@@ -437,17 +430,11 @@ def test_it_learns_the_task():
 
 
 def test_groups_share_what_a_stack_must_share():
-    assert group(
-        small(seed=3, key_dim=1, learning_rate=1.0, weight_decay=0.0, control="barred")
-    ) == group(small())
-    for other in (
-        small(heads=1),
-        small(scale=2.0),
-        small(table_hash="x"),
-        small(batch=8),
-        small(steps=7),
-    ):
-        assert group(other) != group(small())
+    alike = small(seed=3, key_dim=1, learning_rate=1.0, weight_decay=0.0, control="barred")
+    assert group(alike) == group(small())
+    changes = ({"heads": 1}, {"scale": 2.0}, {"table_hash": "x"}, {"batch": 8}, {"steps": 7})
+    for changed in changes:
+        assert group(small(**changed)) != group(small())
 
 
 def test_tables_and_states_that_do_not_fit_are_refused():
@@ -458,9 +445,20 @@ def test_tables_and_states_that_do_not_fit_are_refused():
         train([small()], resume=[StackState.initial([small(seed=9)])])
     with pytest.raises(InputError, match="device 'tpu' is unknown"):
         train_blocks([small()], table, null, device="tpu")
+    with pytest.raises(InputError, match="has no NULL"):
+        train_blocks([small()], table, device="cpu")
+    with pytest.raises(InputError, match="described on the table 'other'"):
+        train_blocks([small(table="other", table_hash="x")], TokenTable("one", table, null))
 
 
-# --- kernels and speed ------------------------------------------------------------------------------------------------
+def test_a_token_table_is_its_rows_and_null():
+    table, null = table_of(small())
+    by_rows = train([small()])
+    by_table = train_blocks([small()], TokenTable("one", table, null), device="cpu", progress=False)
+    assert [bits(result) for result in by_table] == [bits(result) for result in by_rows]
+
+
+# --- kernels and speed ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -473,7 +471,7 @@ def test_tables_and_states_that_do_not_fit_are_refused():
 )
 def test_kernels_follow_the_reference(changes):
     pytest.importorskip("triton")
-    from headcount.block import triton_ops as block_triton
+    from headcount.block.triton_ops import TritonOps
 
     controls = ("none", "barred")
     specs = [
@@ -481,7 +479,7 @@ def test_kernels_follow_the_reference(changes):
         for n, control in enumerate(controls)
     ]
     specs[1] = replace(specs[1], key_dim=5)
-    reference, stack = made(specs), made(specs, block_triton)
+    reference, stack = made(specs), made(specs, TritonOps())
     for one in (reference, stack):
         one.advance(3)
     torch.testing.assert_close(stack.loss, reference.loss, rtol=1e-5, atol=1e-5)
@@ -497,18 +495,8 @@ def test_kernels_follow_the_reference(changes):
 
 
 def test_speed_is_measured_against_the_plain_block_and_bare_products():
-    found = block_speed(
-        "cpu",
-        items=30,
-        d_model=16,
-        heads=2,
-        key_dim=4,
-        length=3,
-        batch=8,
-        runs=2,
-        steps=2,
-        repeats=2,
-    )
+    sizes = {"items": 30, "d_model": 16, "heads": 2, "key_dim": 4, "length": 3, "batch": 8}
+    found = block_speed("cpu", **sizes, runs=2, steps=2, repeats=2)
     assert found.runs == 2
     assert found.stack_us > 0
     assert found.speedup == pytest.approx(found.eager_us / found.stack_us)

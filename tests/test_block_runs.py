@@ -191,7 +191,7 @@ def test_a_damaged_folder_is_one_sentence(tmp_path, capsys):
     states.mkdir()
     (states / "half.safetensors").write_bytes(b"half")
     assert folder.under_way([]) == []
-    assert "half.safetensors: is no state of block runs" in capsys.readouterr().err
+    assert "half.safetensors: is not a state of block runs" in capsys.readouterr().err
 
 
 def test_the_frame_has_a_row_per_run(tiny, tmp_path):

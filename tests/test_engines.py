@@ -1,4 +1,4 @@
-"""One contract for every engine: the reference against autograd, the others against it, and each alone bit for bit."""
+"""One contract for every engine: autograd, the reference, and each engine alone bit for bit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fast_engine(request) -> Engine:
     return made(request.param)
 
 
-# --- the reference against the paper's formulas -----------------------------------------------------------------------
+# --- the reference against the paper's formulas ---------------------------------------------------
 
 
 def written_loss(
@@ -75,7 +75,7 @@ def written_loss(
     positive = labels(task.graph, context[None])[0]
     if (
         spec.variant == "value"
-    ):  # Eqs. (3)-(4): squared error of the retrieved message, over positions with a target
+    ):  # Eqs. (3)-(4): the message's squared error, where there is a target
         valid = positive.any(-1)
         retrieved, wanted = joined @ task.messages[context], task.messages[task.targets[context, 0]]
         return (retrieved - wanted)[valid].square().sum() / valid.sum().clamp(min=1)
@@ -92,18 +92,8 @@ def written_loss(
     [("max", 1), ("max", 3), ("softmax", 1), ("softmax", 2), ("value", 1), ("sum", 1), ("sum", 2)],
 )
 def test_the_reference_is_autograd_and_adamw(variant, degree):
-    spec = RunSpec(
-        24,
-        6,
-        3,
-        5,
-        seed=1,
-        variant=variant,
-        degree=degree,
-        learning_rate=1e-2,
-        validation=2,
-        test=2,
-    )
+    protocol = {"learning_rate": 1e-2, "validation": 2, "test": 2}
+    spec = RunSpec(24, 6, 3, 5, seed=1, variant=variant, degree=degree, **protocol)
     task, start = task_of(spec), State.initial(spec)
     weights, threshold = start.weights.clone().requires_grad_(), torch.zeros((), requires_grad=True)
     optimizer = torch.optim.AdamW([weights, threshold], lr=spec.learning_rate, weight_decay=0)
@@ -121,7 +111,7 @@ def test_the_reference_is_autograd_and_adamw(variant, degree):
     torch.testing.assert_close(state.threshold[0], threshold.detach(), rtol=0, atol=1e-5)
 
 
-# --- every engine against the reference -------------------------------------------------------------------------------
+# --- every engine against the reference -----------------------------------------------------------
 
 
 @st.composite
@@ -140,9 +130,8 @@ def specs(draw) -> RunSpec:
         rate=draw(st.sampled_from([0.1, 0.5, 0.9])),
         learning_rate=draw(st.sampled_from([1e-3, 3e-3])),
         sharpness=draw(st.sampled_from([4.0, 10.0])),
-        validation=draw(
-            st.sampled_from([2, 12])
-        ),  # few contexts are gone through one by one, many as counted pairs
+        # Few contexts are checked one by one, many as counted pairs.
+        validation=draw(st.sampled_from([2, 12])),
         test=4,
     )
 
@@ -150,8 +139,9 @@ def specs(draw) -> RunSpec:
 def assert_same_states(found: State, expected: State) -> None:
     """Equal to 1e-5: engines add in different orders, and no more than rounding may come of it.
 
-    Two heads that tie within rounding, or a gradient that cancels to rounding, could part two engines by a step of
-    η. The examples are fixed (`derandomize`), and in them neither happens, so every entry is compared.
+    Two heads that tie within rounding, or a gradient that cancels to rounding, could part two
+    engines by a step of η. The examples are fixed (`derandomize`), and in them neither happens, so
+    every entry is compared.
     """
     assert found.taken == expected.taken
     for part in ("weights", "threshold"):
@@ -170,31 +160,14 @@ def test_native_follows_the_reference(name, spec, before):
     follow_the_reference(made(name), spec, before)
 
 
-FEW = [  # for interpreted kernels, which are slow: every variant, one target and several, every length of `specs`
+# For interpreted kernels, which are slow: every variant, one target and several, every length.
+FAST = {"learning_rate": 3e-3}
+FEW = [
     (RunSpec(40, 12, 5, 3, 1, length=16, rate=0.5, validation=12), 100),
     (RunSpec(23, 7, 3, 11, 2, degree=3, length=20, rate=0.9, sharpness=4.0, validation=2), 0),
-    (
-        RunSpec(
-            16,
-            14,
-            3,
-            6,
-            3,
-            variant="softmax",
-            length=16,
-            rate=0.1,
-            learning_rate=3e-3,
-            validation=2,
-        ),
-        100,
-    ),
+    (RunSpec(16, 14, 3, 6, 3, variant="softmax", length=16, rate=0.1, validation=2, **FAST), 100),
     (RunSpec(90, 20, 2, 1, 4, variant="softmax", degree=2, length=7, rate=0.5, validation=12), 0),
-    (
-        RunSpec(
-            7, 17, 4, 8, 5, variant="value", length=4, rate=0.9, learning_rate=3e-3, validation=12
-        ),
-        100,
-    ),
+    (RunSpec(7, 17, 4, 8, 5, variant="value", length=4, rate=0.9, validation=12, **FAST), 100),
     (RunSpec(40, 9, 3, 7, 6, variant="value", length=20, rate=0.5, validation=2), 0),
     (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, rate=0.1, sharpness=4.0, validation=2), 100),
     (RunSpec(20, 11, 3, 2, 8, variant="sum", degree=3, length=20, rate=0.5, validation=12), 0),
@@ -220,7 +193,7 @@ def follow_the_reference(fast_engine: Engine, spec: RunSpec, before: int, steps:
     for found, expected in zip(fleet.states([0, 1]), reference.states([0, 1]), strict=True):
         assert_same_states(found, expected)
     assert fleet.check().diverged == reference.check().diverged
-    # A pair whose score lies within rounding of τ could be decided either way; in these examples none does.
+    # A pair whose score is within rounding of τ could be decided either way; here none is.
     assert fleet.check().values == pytest.approx(
         reference.check().values, rel=1e-5, abs=1e-6, nan_ok=True
     )
@@ -259,7 +232,21 @@ def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
     assert shape.block * shape.group * shape.part <= 8192
 
 
-# --- runs and their neighbours ----------------------------------------------------------------------------------------
+def test_every_engine_draws_the_same_contexts(engine):
+    several = [
+        small_run(engine, seed=1, degree=degree, length=length, variant="softmax")
+        for degree, length in ((1, 7), (3, 7), (1, 1))
+    ]
+    for spec in several:
+        fleet, task = engine.fleet([spec]), task_of(spec)
+        fleet.launch(2)
+        (found,) = fleet.contexts(5)[:1]
+        sampler = ContextSampler(task.graph, spec.length, spec.rate)
+        expected = sampler.draw(5, seed=spec.seed, stream=spec.stream, start=2)
+        assert found[:, : spec.length].tolist() == expected.tolist()
+
+
+# --- runs and their neighbours --------------------------------------------------------------------
 
 
 def bits(results: list[RunResult]) -> list[tuple]:
@@ -322,7 +309,8 @@ def test_a_run_that_diverges_says_when_and_leaves_its_neighbours_alone(engine):
     wild = small_run(engine, learning_rate=1e25)
     found = train([calm[0], wild, calm[1]], engine, progress=False)
     expected = train([wild], TorchEngine("cpu"), progress=False)[0]
-    # Where scores overflow, a sum of products is ±inf with fused multiply-adds and NaN without: one step apart.
+    # Where scores overflow, a sum of products is ±inf with fused multiply-adds and NaN without:
+    # one step apart.
     assert found[1].diverged in (2, 3)
     assert expected.diverged in (2, 3)
     assert math.isnan(found[1].value)
@@ -360,7 +348,7 @@ def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
     for one in (fleet, alone):
         one.launch(4)
     fleet.keep([0, 2])
-    fleet.draw(3)  # leaves no trace
+    fleet.contexts(3)  # leaves no trace
     for one in (fleet, alone):
         one.launch(3)
     assert fleet.specs == [several[0], several[2]]
@@ -369,7 +357,7 @@ def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
     assert fleet.test([1]) == alone.test([0])
 
 
-# --- interrupts -------------------------------------------------------------------------------------------------------
+# --- interrupts -----------------------------------------------------------------------------------
 
 INTERRUPTED = """
 import sys
@@ -378,7 +366,8 @@ from headcount.training.spec import RunSpec
 from headcount.training.train import train
 short = [RunSpec(32, 8, 2, 2, seed=seed, steps=10, check_every=10) for seed in range(2)]
 long = [RunSpec(64, 64, 16, 16, seed=seed, steps=10**8, check_every=10**6) for seed in range(3)]
-done = train(short + long, NativeEngine(threads=2), progress=False, on_result=lambda r: print("done", flush=True))
+say = lambda result: print("done", flush=True)
+done = train(short + long, NativeEngine(threads=2), progress=False, on_result=say)
 print(len(done), all(result.spec in short for result in done))
 """
 
@@ -430,7 +419,7 @@ def test_an_interrupt_at_any_moment_leaves_no_worker_behind():
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-# --- the distribution of results --------------------------------------------------------------------------------------
+# --- the distribution of results ------------------------------------------------------------------
 
 
 @cache

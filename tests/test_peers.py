@@ -1,4 +1,4 @@
-"""The peers compute what the reference engine computes: otherwise their times would mean nothing."""
+"""The peers compute what the reference engine computes, or their times would mean nothing."""
 
 from __future__ import annotations
 
@@ -60,17 +60,10 @@ def test_the_jax_peer_takes_the_reference_steps(reference):
         targets, np.stack([task_of(each).targets[:, 0].numpy() for each in SPECS])
     )
     run = scan_steps(spec)
-    for half in (
-        slice(0, STEPS // 2),
-        slice(STEPS // 2, STEPS),
-    ):  # the state carries over from call to call
-        state = run(
-            state,
-            rows,
-            targets,
-            contexts[half],
-            adam_scales(spec.learning_rate, half.start, STEPS // 2),
-        )
+    # In two halves: the state carries over from call to call.
+    for half in (slice(0, STEPS // 2), slice(STEPS // 2, STEPS)):
+        scales = adam_scales(spec.learning_rate, half.start, STEPS // 2)
+        state = run(state, rows, targets, contexts[half], scales)
     (weights, threshold), first, second = state
     for name, found in (("weights", weights), ("first", first[0]), ("second", second[0])):
         expected = np.stack([getattr(each, name).numpy() for each in reference])

@@ -12,7 +12,7 @@ from scipy import stats
 from headcount import RunSpec, load, train
 from headcount.bench import engines as compare
 from headcount.bench import shapes
-from headcount.cli import bench_engines
+from headcount.cli import bench
 from headcount.training.engines import selection as choose
 from headcount.training.engines.torch import TorchEngine, TorchFleet
 
@@ -206,7 +206,7 @@ def test_bench_engines_times_what_is_there_and_names_what_is_not(command, monkey
     assert rows["triton", "cuda"]["missing"] == "this machine has no CUDA device"
     assert found["ratios"]["triton_vs_jax"] == {"value": None, "target": 3.0}
     assert "warm-up" in err
-    bench_engines._print(found)
+    bench._print_engines(found)
     out = capsys.readouterr().out
     assert "torch on cpu, 1 thread" in out
     assert "(target 20,000)" in out

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.errors import InputError
-from headcount.training.engines import selection as choose
+from headcount.training.engines import selection
 from headcount.training.engines.base import Check, State, lockstep
-from headcount.training.engines.native import engine as native_engine
+from headcount.training.engines.native import library as native_library
+from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
 
@@ -28,7 +29,7 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
-# --- specs ------------------------------------------------------------------------------------------------------------
+# --- specs ----------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -66,13 +67,11 @@ def test_a_spec_survives_its_json(spec):
 def test_the_hash_is_the_same_on_every_machine(unchecked):
     spec = RunSpec(64, 16, 4, 5, seed=3)
     assert spec.hash == "1accbfd0be783d8253c23a26be2972d4"
-    assert (
-        RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5)).hash == spec.hash
-    )  # type: ignore
+    same = RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5))  # type: ignore
+    assert same.hash == spec.hash
     assert replace(spec, target=0.99).hash != spec.hash
-    assert (
-        replace(spec, target=0.99, steps=7).stream == spec.stream
-    )  # the same draws, stopped by another rule
+    # The same draws, stopped by another rule.
+    assert replace(spec, target=0.99, steps=7).stream == spec.stream
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_a_wrong_description_is_refused(text, says):
         RunSpec.from_json(text)
 
 
-# --- the stopping rules, on a scripted engine -------------------------------------------------------------------------
+# --- the stopping rules, on a scripted engine -----------------------------------------------------
 
 
 class ScriptedEngine:
@@ -154,9 +153,6 @@ class ScriptedFleet:
         return Check(
             [self.engine.script[spec][self.checks] for spec in self.specs], [None] * len(self.specs)
         )
-
-    def draw(self, steps: int) -> None:
-        pass
 
     def test(self, rows: Sequence[int]) -> list[float]:
         return [self.specs[row].seed / 100 for row in rows]
@@ -199,9 +195,9 @@ def test_a_run_stops_after_five_checks_in_a_row_above_the_target():
 
 
 def test_patience_and_target_are_the_specs():
-    assert scripted([0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6, steps=90, patience=2, target=0.5)[
-        1
-    ] == [20, 30]
+    scripts = [0.6] * 9, [0.4, 0.6, 0.6] + [0.0] * 6
+    _, steps = scripted(*scripts, steps=90, patience=2, target=0.5)
+    assert steps == [20, 30]
 
 
 def test_value_retrieval_stops_when_five_checks_bring_no_new_best():
@@ -223,15 +219,15 @@ def test_a_fleet_moves_in_lockstep():
         lockstep(states)
 
 
-# --- which engine -----------------------------------------------------------------------------------------------------
+# --- which engine ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def no_library(monkeypatch):
     """A machine without a GPU on which the native engine was not built."""
-    monkeypatch.setattr(native_engine, "EXTENSION_SUFFIXES", [".missing"])
+    monkeypatch.setattr(native_library, "EXTENSION_SUFFIXES", [".missing"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    caches = (native_engine._library, choose._load, choose._fastest)
+    caches = (native_library.library, selection._load, selection._fastest)
     for one in caches:
         one.cache_clear()
     yield
@@ -241,25 +237,25 @@ def no_library(monkeypatch):
 
 def test_a_missing_engine_says_how_to_get_it(no_library, unchecked):
     with pytest.raises(InputError, match=r"install a C\+\+ compiler"):
-        choose.choose_engine("native")
+        selection.choose_engine("native")
     with pytest.raises(InputError, match="engine 'natve' is unknown"):
-        choose.choose_engine("natve")  # type: ignore
+        selection.choose_engine("natve")  # type: ignore
 
 
 def test_auto_takes_the_next_engine_and_says_so_once(no_library):
-    with pytest.warns(choose.SlowerEngine, match="Going on without it"):
-        assert choose.choose_engine("auto").name == "torch"
+    with pytest.warns(selection.SlowerEngine, match="Falling back to a slower engine"):
+        assert selection.choose_engine("auto").name == "torch"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choose.choose_engine().name == "torch"
+        assert selection.choose_engine().name == "torch"
 
 
 def test_a_level_that_is_not_there_is_refused():
     try:
-        highest = native_engine._library().headcount_level()
+        highest = native_library.library().headcount_level()
     except InputError as missing:
         pytest.skip(str(missing))
     if highest == 2:
         pytest.skip("this machine runs every level")
-    with pytest.raises(InputError, match="does not run avx512"):
-        native_engine.NativeEngine(level="avx512")
+    with pytest.raises(InputError, match="does not run level 'avx512'"):
+        NativeEngine(level="avx512")

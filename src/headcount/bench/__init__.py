@@ -1,1 +1,1 @@
-"""Speed as a ratio: engines, blocks, verification and the compiler against their peers in one run."""
+"""Benchmarks: engines, blocks, verification, contexts and packing, with peers in the same run."""

@@ -1,4 +1,4 @@
-"""How fast the stacked block trains: against the plain module, and against bare matrix products on the same device."""
+"""How fast stacked blocks train, against the plain module and bare matrix products."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def block_speed(
     steps: int = 20,
     repeats: int = 5,
 ) -> BlockSpeed:
-    """Time training steps at the paper's shape (Figure 7) or another; one untimed round comes first.
+    """Time training steps at the paper's shape (Figure 7) or another; the first round is untimed.
 
-    The stack draws its contexts as it trains. The plain module, one run, has its batch ready: eager mode, fused AdamW,
-    bfloat16 autocast on CUDA.
+    The stack draws its contexts as it trains. The plain module, one run, has its batch ready: eager
+    mode, fused AdamW, bfloat16 autocast on CUDA.
     """
     chosen = choose_device(device)
     specs = [
@@ -89,10 +89,10 @@ def block_speed(
 
 
 def step_flops(spec: BlockSpec) -> int:
-    """Floating-point operations of one run's step as the stack does it: its matrix products, forward and backward.
+    """Floating-point operations of the matrix products in one run's step, forward and backward.
 
-    Products with a trained matrix come three times (forward, both gradients), W_Q's and the logits' twice: their
-    inputs or rows are frozen. AdamW, norms and softmax are not counted.
+    Products with a trained matrix come three times (forward, both gradients), W_Q's and the logits'
+    twice: their inputs or rows are frozen. AdamW, norms and softmax are not counted.
     """
     d = spec.d_model
     keys = (2 + 3) * d * spec.budget  # queries, and their way through W_K

@@ -1,4 +1,4 @@
-"""Engines and peers timed in turns in one run, and the ratios between them."""
+"""Engines and their peers timed in turns, and the ratios between them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headcount.bench.shapes import MAIN, Shape
+from headcount.bench import shapes
+from headcount.bench.shapes import Shape
 from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
-from headcount.provenance import cores
+from headcount.bench.timing import Report, silent
+from headcount.provenance import cores, machine, versions
 
 ENGINES = ("native", "torch", "triton")
 _RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
@@ -20,7 +22,7 @@ _PER_CORE = 0.95  # of what one core does alone, when all work
 
 
 class Target(NamedTuple):
-    """A ratio: our engine's row on a device against another row; and the value to reach, if there is one."""
+    """A ratio: our engine's row on a device against another row, and the value to reach, if any."""
 
     ours: str
     device: str
@@ -41,6 +43,39 @@ TARGETS = {
 def default_engines() -> tuple[str, ...]:
     """Those that this machine's fastest device runs."""
     return ("triton", "torch") if torch.cuda.is_available() else ("native", "torch")
+
+
+def engine_speeds(
+    engines: Sequence[str] | None = None,
+    *,
+    all_shapes: bool = False,
+    peers: bool = True,
+    repeats: int = 5,
+    report: Report = silent,
+) -> dict[str, Any]:
+    """Time engines (by default those of this machine's fastest device) at one shape or all.
+
+    Returns `rows`, one per engine or peer and shape, the `ratios` at the main shape with their
+    targets, the `ratios_by_shape`, and the machine.
+    """
+    rows: list[dict[str, Any]] = []
+    by_shape: dict[Shape, dict[str, dict[str, float | None]]] = {}
+    for shape in shapes.SHAPES if all_shapes else (shapes.MAIN,):
+        found = compare(lineup(shape, engines or default_engines(), peers), repeats, report)
+        rows += found
+        by_shape[shape] = ratios(found)
+    return {
+        "machine": machine(),
+        "cores": cores(),
+        "versions": versions(),
+        "repeats": repeats,
+        "rows": rows,
+        "ratios": by_shape[shapes.MAIN],
+        "ratios_by_shape": [
+            {**shape._asdict(), **{name: ratio["value"] for name, ratio in found.items()}}
+            for shape, found in by_shape.items()
+        ],
+    }
 
 
 def lineup(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
@@ -72,9 +107,8 @@ def _on_cpu(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
 
 
 def _on_cuda(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    fleets = [
-        shape.runs_on_cuda(most) for most in (_CUDA_RUNS_AT_MAIN if shape == MAIN else _CUDA_RUNS)
-    ]
+    sizes = _CUDA_RUNS_AT_MAIN if shape == shapes.MAIN else _CUDA_RUNS
+    fleets = [shape.runs_on_cuda(most) for most in sizes]
     subjects: list[Subject] = []
     if "triton" in engines:
         subjects += [EngineSubject("triton", "cuda", shape, runs) for runs in fleets]
@@ -88,10 +122,8 @@ def _on_cuda(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]
     return [*subjects, MatmulSubject("matmul", "cuda", shape)]
 
 
-def compare(
-    subjects: list[Subject], repeats: int, report: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """A row for each, of medians over rounds in which all take their turn; the first round is not counted."""
+def compare(subjects: list[Subject], repeats: int, report: Report = silent) -> list[dict[str, Any]]:
+    """One row per subject: medians over rounds in which all take turns, the first not counted."""
     readings: list[list[dict[str, float]]] = [[] for _ in subjects]
     try:
         for subject in subjects:

@@ -21,8 +21,7 @@ class Shape(NamedTuple):
     budget: int
 
     def specs(self, runs: int) -> list[RunSpec]:
-        """As many runs as asked for, on no more than `_TASKS` different problems: to prepare one takes longer than to
-        time it."""
+        """As many runs as asked for, on at most `_TASKS` problems: preparing one takes long."""
         key_dim = self.budget // self.heads
         seeds = (n % _TASKS for n in range(runs))
         return [
@@ -32,16 +31,15 @@ class Shape(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Of one step of one run: projections, scores, their gradients, the weights' gradients; Adam is not counted.
+        """Of one step of one run: projections, scores and all gradients; Adam is not counted.
 
         >>> MAIN.flops
         303104
         """
         projections = weight_gradients = 2 * 2 * _LENGTH * self.d_model * self.budget
         scores = 2 * _LENGTH**2 * self.budget
-        backward = (
-            2 * 2 * _LENGTH**2 * (self.budget // self.heads)
-        )  # under max one head of a pair moves
+        # Under max one head per pair gets a gradient.
+        backward = 2 * 2 * _LENGTH**2 * (self.budget // self.heads)
         return projections + scores + backward + weight_gradients
 
     def runs(self, most: int) -> int:

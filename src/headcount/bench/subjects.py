@@ -1,4 +1,4 @@
-"""What is timed: engines as `train` drives them, the eager loop, the JAX worker, and bare matrix products."""
+"""What is timed: engines as `train` drives them, the two peers, and bare matrix products."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, runtime_checkable
 
 import torch
 
 from headcount.bench.peers.eager import EagerRun
 from headcount.bench.shapes import STEPS, Shape
+from headcount.bench.timing import seconds_of
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
 from headcount.threads import torch_threads
@@ -52,11 +53,20 @@ class Subject:
         """Give back what `open` took."""
 
 
+@runtime_checkable
+class TimedFleet(Fleet, Protocol):
+    """A fleet that can also draw its contexts without using them, as those of our engines can."""
+
+    def contexts(self, steps: int) -> object:
+        """The training contexts of every run's next steps."""
+        ...
+
+
 @dataclass
 class EngineSubject(Subject):
-    """Fleets between two checks, moved together as `train` does: steps with their drawing, then the validation."""
+    """Fleets between two checks, as `train` drives them: drawing, steps, then the validation."""
 
-    fleets: list[Fleet] = field(default_factory=list, repr=False)
+    fleets: list[TimedFleet] = field(default_factory=list, repr=False)
 
     def open(self) -> None:
         super().open()
@@ -65,15 +75,19 @@ class EngineSubject(Subject):
         size = engine.capacity(self.shape.specs(1)[0])
         self.runs = min(self.runs, size * engine.concurrency)
         specs = self.shape.specs(self.runs)
-        self.fleets = [
-            engine.fleet(specs[first : first + size]) for first in range(0, self.runs, size)
-        ]
+        for first in range(0, self.runs, size):
+            fleet = engine.fleet(specs[first : first + size])
+            assert isinstance(fleet, TimedFleet)
+            self.fleets.append(fleet)
 
     def read(self) -> dict[str, float]:
-        """A call of one step differs from a call of many by steps alone: that gives the share of the check."""
+        """Seconds, and the shares of them that the check and the drawing of contexts take.
+
+        A call of one step differs from a call of many by steps alone, which gives the check's.
+        """
         with torch_threads(self.threads):
             many, one = self._launch(self.steps), self._launch(1)
-            drawing = self._draw()
+            drawing = seconds_of(self._draw)
         check = (one * self.steps - many) / (self.steps - 1)
         return {
             "seconds": many,
@@ -81,11 +95,9 @@ class EngineSubject(Subject):
             "share_drawing": min(drawing / many, 1.0),
         }
 
-    def _draw(self) -> float:
-        began = time.perf_counter()
+    def _draw(self) -> None:
         for fleet in self.fleets:
-            fleet.draw(self.steps)
-        return time.perf_counter() - began
+            fleet.contexts(self.steps)
 
     def _launch(self, steps: int) -> float:
         began = time.perf_counter()
@@ -197,10 +209,9 @@ class JaxSubject(Subject):
 
 
 def _jax_settings(device: str) -> dict[str, str]:
-    """The environment of the worker: one thread on the CPU, memory as needed on CUDA, our package on the path."""
-    path = os.pathsep.join(
-        [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    ).rstrip(os.pathsep)
+    """The worker's environment: our package, one thread on the CPU, memory as needed on CUDA."""
+    folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(folders).rstrip(os.pathsep)
     if device == "cuda":
         return {
             "PYTHONPATH": path,

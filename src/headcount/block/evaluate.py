@@ -1,4 +1,4 @@
-"""How stacked blocks answer held-out examples: in float32, by the reference operations on every device."""
+"""How stacked blocks answer held-out examples: in float32 and plain torch on every device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headcount.block import ops as block_ops
+from headcount.block.ops import BlockOps
 from headcount.block.passes import forward
 from headcount.block.spec import Attention
 from headcount.block.stack import BlockStack
@@ -16,6 +16,7 @@ from headcount.problem.retrieval import queries
 from headcount.shapes import Float, Int
 
 ANSWERS = ("correct", "s", "q", "context", "null", "other")
+_OPS = BlockOps()  # the reference, so that a check does not depend on the kernels
 _FLOATS = 2**26  # of absorbed queries held at a time
 _LOGIT_ROWS = 4096
 
@@ -27,9 +28,9 @@ class Tally:
     answers: Float[Tensor, "runs answers"]  # shares, in the order of ANSWERS
     barred: Float[Tensor, " runs"]  # accuracy when neither s nor q may be the answer
     loss: Float[Tensor, " runs"]
-    best: Float[
-        Tensor, "runs 3"
-    ]  # attention of the head that has most: on the target's slot, NULL, the query itself
+    # Attention on the target's slot, NULL and the query itself: of the head that pays it most in
+    # each example, and by head.
+    best: Float[Tensor, "runs 3"]
     by_head: Float[Tensor, "runs 3 heads"]
 
     @property
@@ -44,7 +45,7 @@ class Tally:
 
 @torch.no_grad()
 def evaluate(stack: BlockStack, weights: Mapping[str, Tensor], stream: str, count: int) -> Tally:
-    """Every run on the first `count` contexts of a stream."""
+    """Every run on the first `count` contexts of a stream, those that are valid for it."""
     runs, heads, d_model, _ = weights["values"].shape
     total = torch.zeros(runs, 12 + 3 * heads, dtype=torch.float64, device=stack.device)
     piece = max(1, min(count, _FLOATS // (runs * heads * d_model)))
@@ -62,8 +63,8 @@ def _tally(
     """Sums over the valid examples, their number first."""
     q, valid = queries(stack.inverses, contexts)
     table = stack.exact_table
-    slots = block_ops.normed_slots(table.exact, contexts, torch.float32)
-    made = forward(block_ops, weights, table, stack.scales, q, slots)
+    slots = _OPS.normed_slots(table.exact, contexts, torch.float32)
+    made = forward(_OPS, weights, table, stack.scales, q, slots)
     given, allowed, loss = _answers(stack, made.output, contexts, q)
     s, y = contexts[:, 0], contexts[:, 1]
     elsewhere = (given[..., None] == contexts[:, 2:]).any(-1)
@@ -71,15 +72,10 @@ def _tally(
     kinds.append(~torch.stack(kinds).any(0))
     by_head = made.pattern.unflatten(0, (len(q), -1))
     pattern = by_head[..., (0, -2, -1)].permute(0, 2, 3, 1)  # [runs, count, 3, heads]
-    columns = torch.cat(
-        [
-            torch.stack([torch.ones_like(valid), *kinds, allowed == y], -1).double(),
-            loss[..., None].double(),
-            pattern.amax(-1).double(),
-            pattern.flatten(2).double(),
-        ],
-        -1,
-    )
+    counts = torch.stack([torch.ones_like(valid), *kinds, allowed == y], -1)
+    parts = (counts, loss[..., None], pattern.amax(-1), pattern.flatten(2))
+    columns = torch.cat([part.double() for part in parts], -1)
+    # Masked, not multiplied by 0: an invalid example may have an infinite loss.
     return columns.masked_fill(~valid[..., None], 0).sum(1)
 
 

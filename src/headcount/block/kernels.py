@@ -1,6 +1,7 @@
-"""Triton kernels of the stacked block: what `block_ops` writes in torch, each in one pass over memory.
+"""Triton kernels of the stacked block: what `BlockOps` does in torch, each in one pass over memory.
 
-A channel is one head of one run; positions are the slots, NULL and the query itself.
+A channel is one head of one run; positions are the slots, NULL and the query itself. Triton reads
+this source itself: plain functions, no type hints.
 """
 
 # pyright: basic, reportArgumentType=false, reportOperatorIssue=false
@@ -14,6 +15,7 @@ from triton import jit
 @jit
 def _normed(x, inside, D: tl.constexpr, EPSILON: tl.constexpr):
     """The layer norm of a row and 1/σ."""
+    # Masked entries are 0 before centring and must be 0 after it, or they would count in σ.
     centred = tl.where(inside, x - tl.sum(x, 0) / D, 0.0)
     inverse = 1 / tl.sqrt(tl.sum(centred * centred, 0) / D + EPSILON)
     return centred * inverse, inverse
@@ -23,7 +25,7 @@ def _normed(x, inside, D: tl.constexpr, EPSILON: tl.constexpr):
 def normed_slots(
     table, contexts, slots, D: tl.constexpr, BLOCK: tl.constexpr, EPSILON: tl.constexpr
 ):
-    """One slot a program: the layer norm of the sum of its two rows."""
+    """One slot per program: the layer norm of the sum of its two rows."""
     slot = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK)
     inside = k < D
@@ -34,12 +36,14 @@ def normed_slots(
 
 
 @jit
-def _against(vectors, mine, slot_rows, here, own_rows, null, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-             SLOTS: tl.constexpr):  # fmt: skip
+def _against(vectors, mine, slot_rows, here, own_rows, null, D: tl.constexpr, ROWS: tl.constexpr,
+             COLUMNS: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
     """Each channel's vector times the slots, NULL and the query's own input."""
     on_slots = tl.zeros((ROWS, SLOTS), tl.float32)
     on_null = tl.zeros((ROWS,), tl.float32)
     on_own = tl.zeros((ROWS,), tl.float32)
+    # The slots are the same for all channels of an example: ROWS channels share one load of them
+    # and a tensor-core product. NULL and the query's own input are single rows, so plain sums.
     for first in range(0, D, COLUMNS):
         k = first + tl.arange(0, COLUMNS)
         both = mine[:, None] & (k < D)[None, :]
@@ -54,19 +58,8 @@ def _against(vectors, mine, slot_rows, here, own_rows, null, D: tl.constexpr, RO
 
 
 @jit
-def _mix(
-    out,
-    mine,
-    slot_rows,
-    here,
-    own_rows,
-    null,
-    on_slots,
-    on_null,
-    on_own,
-    D: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+def _mix(out, mine, slot_rows, here, own_rows, null, on_slots, on_null, on_own, D: tl.constexpr,
+         COLUMNS: tl.constexpr):  # fmt: skip
     """The positions' inputs summed with these shares, written to `out`."""
     kind = out.dtype.element_ty
     shares = on_slots.to(kind)
@@ -85,9 +78,10 @@ def _mix(
 
 
 @jit
-def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, heads, D: tl.constexpr,
-           LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
-    """One example and ROWS channels a program: scores, softmax, mix."""
+def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, heads,
+           D: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+           SLOTS: tl.constexpr):  # fmt: skip
+    """One example and ROWS channels per program: scores, softmax, mix."""
     example = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.arange(0, SLOTS)
@@ -95,8 +89,8 @@ def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, 
     line = channel * batch + example
     slot_rows = slots + (example * LENGTH + slot)[:, None] * D
     own_rows = own + ((channel // heads) * batch + example)[:, None] * D
-    s, s_null, s_own = _against(absorbed + line[:, None] * D, mine, slot_rows, here, own_rows, null, D, ROWS, COLUMNS,
-                                SLOTS)  # fmt: skip
+    s, s_null, s_own = _against(absorbed + line[:, None] * D, mine, slot_rows, here, own_rows, null,
+                                D, ROWS, COLUMNS, SLOTS)  # fmt: skip
     scale = tl.load(scales + channel, mask=mine, other=0.0)
     s = tl.where(here[None, :], s * scale[:, None], -float("inf"))
     s_null, s_own = s_null * scale, s_own * scale
@@ -108,25 +102,15 @@ def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, 
     tl.store(to[:, None] + slot[None, :], p, mask=mine[:, None] & here[None, :])
     tl.store(to + LENGTH, p_null, mask=mine)
     tl.store(to + LENGTH + 1, p_own, mask=mine)
-    _mix(
-        mixed + line[:, None] * D,
-        mine,
-        slot_rows,
-        here,
-        own_rows,
-        null,
-        p,
-        p_null,
-        p_own,
-        D,
-        COLUMNS,
-    )
+    _mix(mixed + line[:, None] * D, mine, slot_rows, here, own_rows, null, p, p_null, p_own, D,
+         COLUMNS)  # fmt: skip
 
 
 @jit
-def attend_back(gradient, slots, own, null, scales, pattern, back, batch, channels, heads, D: tl.constexpr,
-                LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
-    """The same walk as `attend`, with the softmax's derivative in the middle."""
+def attend_back(gradient, slots, own, null, scales, pattern, back, batch, channels, heads,
+                D: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+                SLOTS: tl.constexpr):  # fmt: skip
+    """The same two products as `attend`, with the softmax's derivative between them."""
     example = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     slot = tl.arange(0, SLOTS)
@@ -134,37 +118,24 @@ def attend_back(gradient, slots, own, null, scales, pattern, back, batch, channe
     line = channel * batch + example
     slot_rows = slots + (example * LENGTH + slot)[:, None] * D
     own_rows = own + ((channel // heads) * batch + example)[:, None] * D
-    g, g_null, g_own = _against(gradient + line[:, None] * D, mine, slot_rows, here, own_rows, null, D, ROWS, COLUMNS,
-                                SLOTS)  # fmt: skip
+    g, g_null, g_own = _against(gradient + line[:, None] * D, mine, slot_rows, here, own_rows, null,
+                                D, ROWS, COLUMNS, SLOTS)  # fmt: skip
     at = pattern + line * (LENGTH + 2)
     p = tl.load(at[:, None] + slot[None, :], mask=mine[:, None] & here[None, :], other=0.0)
-    p_null, p_own = (
-        tl.load(at + LENGTH, mask=mine, other=0.0),
-        tl.load(at + LENGTH + 1, mask=mine, other=0.0),
-    )
+    p_null = tl.load(at + LENGTH, mask=mine, other=0.0)
+    p_own = tl.load(at + LENGTH + 1, mask=mine, other=0.0)
     scale = tl.load(scales + channel, mask=mine, other=0.0)
     mean = tl.sum(p * g, 1) + p_null * g_null + p_own * g_own
     g = p * (g - mean[:, None]) * scale[:, None]
     g_null, g_own = p_null * (g_null - mean) * scale, p_own * (g_own - mean) * scale
-    _mix(
-        back + line[:, None] * D,
-        mine,
-        slot_rows,
-        here,
-        own_rows,
-        null,
-        g,
-        g_null,
-        g_own,
-        D,
-        COLUMNS,
-    )
+    _mix(back + line[:, None] * D, mine, slot_rows, here, own_rows, null, g, g_null, g_own, D,
+         COLUMNS)  # fmt: skip
 
 
 @jit
-def add_and_norm(table, q, attended, bias, stream, normed, inverses, batch, D: tl.constexpr, BLOCK: tl.constexpr,
-                 EPSILON: tl.constexpr):  # fmt: skip
-    """One example of one run a program: x = E[q] + attended, x + bias, the layer norm of x and 1/σ."""
+def add_and_norm(table, q, attended, bias, stream, normed, inverses, batch, D: tl.constexpr,
+                 BLOCK: tl.constexpr, EPSILON: tl.constexpr):  # fmt: skip
+    """One example of one run per program: for x = E[q] + attended, x + bias, its norm and 1/σ."""
     line = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, BLOCK)
     inside = k < D
@@ -194,7 +165,7 @@ def add_and_norm_back(
 
 @jit
 def cross_entropy(logits, labels, barred, weights, losses, rows, padded, BLOCK: tl.constexpr):
-    """One example a program: its loss, and its logits turned into weight·(softmax − one-hot)."""
+    """One example per program: its loss, and its logits turned into weight·(softmax − one-hot)."""
     line = tl.program_id(0).to(tl.int64)
     answer = tl.arange(0, BLOCK)
     label, weight = tl.load(labels + line), tl.load(weights + line)
@@ -204,7 +175,8 @@ def cross_entropy(logits, labels, barred, weights, losses, rows, padded, BLOCK: 
     right = answer == label
     top, x_right = tl.max(x, 0), tl.sum(tl.where(right, x, 0.0), 0)
     e = tl.exp(x - top)
-    others = tl.sum(tl.where(right, 0.0, e), 0)  # apart, so that 1 − p is exact when p is near 1
+    # The others are summed separately: 1 − p = others/total keeps its digits when p is near 1.
+    others = tl.sum(tl.where(right, 0.0, e), 0)
     total = others + tl.exp(x_right - top)
     g = tl.where(right, -others, e) / total * weight
     tl.store(logits + line * padded + answer, g.to(logits.dtype.element_ty), mask=answer < padded)
@@ -212,9 +184,10 @@ def cross_entropy(logits, labels, barred, weights, losses, rows, padded, BLOCK: 
 
 
 @jit
-def adamw(weight, gradient, first, second, low, rates, decays, corrections, size, BETA1: tl.constexpr,
-          BETA2: tl.constexpr, EPSILON: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """BLOCK entries of one run's weight a program; `low` is the copy that products use."""
+def adamw(weight, gradient, first, second, low, rates, decays, corrections, size,
+          BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+          BLOCK: tl.constexpr):  # fmt: skip
+    """BLOCK entries of one run's weight per program; `low` is the copy that products use."""
     run = tl.program_id(0).to(tl.int64)
     entry = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = entry < size, run * size + entry

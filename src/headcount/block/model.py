@@ -1,32 +1,31 @@
-"""The transformer block of Section 7.3, written plainly: what the stacked trainer is tested and timed against."""
+"""The transformer block of Section 7.3 as a plain module: the stacked trainer's reference."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headcount.errors import InputError
+from headcount.block.spec import FF, require_divisor
 from headcount.shapes import Float
 
 
 class Block(nn.Module):
-    """One pre-LN block: attention and a GELU MLP, each with its residual; every position is projected.
+    """One pre-LN block: attention and a GELU MLP, each with its residual.
 
-    The paper trains {W_Q, W_K, W_V, W_O} without biases and the MLP, and nothing else. So the layer norms have no
-    weights of their own, unlike GPT-2's, and none follows the block. d_v = d_model/h and scores are scaled by 1/√d_k.
+    The paper trains {W_Q, W_K, W_V, W_O} without biases and the MLP, and nothing else. So the layer
+    norms have no weights of their own, unlike GPT-2's, and none follows the block. d_v = d_model/h
+    and scores are scaled by 1/√d_k.
 
-    `two_values` is a control for one head: a second value path W_V2 that always reads its own position, so that the
-    block can take s = π(q) away from what it retrieved without a second key–query head.
+    `two_values` is a control for one head: a second value path W_V2 that always reads its own
+    position, so that the block can subtract s = π(q) from what it retrieved without a second
+    key–query head.
     """
 
     def __init__(
-        self, d_model: int, heads: int, key_dim: int, ff: int = 16, two_values: bool = False
+        self, d_model: int, heads: int, key_dim: int, ff: int = FF, two_values: bool = False
     ) -> None:
         super().__init__()
-        if d_model % heads:
-            raise InputError(
-                f"{heads} heads do not divide d_model {d_model} into values; choose a divisor"
-            )
+        require_divisor(d_model, heads)
         self.d_model, self.heads = d_model, heads
         self.queries = nn.Linear(d_model, heads * key_dim, bias=False)
         self.keys = nn.Linear(d_model, heads * key_dim, bias=False)
@@ -49,11 +48,8 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch positions d_model"]:
         """Causal multi-head attention; the last position sees all."""
         q, k, v = (self._by_head(project(z)) for project in (self.queries, self.keys, self.values))
-        mixed = (
-            functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            .transpose(1, 2)
-            .flatten(2)
-        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = mixed.transpose(1, 2).flatten(2)
         if self.own_values is not None:
             mixed = mixed + self.own_values(z)
         return self.outputs(mixed)

@@ -1,21 +1,20 @@
-"""Forward and backward of stacked blocks (Section 7.3), by hand.
+"""The forward and backward passes of stacked blocks (Section 7.3), with gradients by hand.
 
-Only the last position's query matters, so keys are never made: the query is taken through W_K once (S = (Q W_Kᵀ)·z)
-and the inputs are mixed before W_V. All runs and heads share the slots' inputs. What is no matrix product is done by
-`ops`: `block_ops` in torch or `block_triton` in Triton.
+Only the last position's query matters, so keys are never computed: the query is multiplied by W_K
+once (S = (Q W_Kᵀ)·z), and the inputs are mixed before W_V. All runs and heads share the slots'
+inputs. Everything except matrix products is done by a `BlockOps`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headcount.block.ops import NORM_EPSILON
+from headcount.block.ops import NORM_EPSILON, BlockOps
 from headcount.block.weights import Weights
 from headcount.shapes import Float, Int
 
@@ -34,9 +33,8 @@ class FrozenTable:
     @classmethod
     def of(cls, exact: Float[Tensor, "rows d_model"], kind: torch.dtype) -> FrozenTable:
         rows = functional.pad(exact, (0, 0, 0, -len(exact) % _ALIGNED)).to(kind)
-        return cls(
-            exact, rows, functional.layer_norm(exact, exact.shape[1:], eps=NORM_EPSILON).to(kind)
-        )
+        normed = functional.layer_norm(exact, exact.shape[1:], eps=NORM_EPSILON)
+        return cls(exact, rows, normed.to(kind))
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Pass:
 
 
 def forward(
-    ops: ModuleType,
+    ops: BlockOps,
     weights: Mapping[str, Tensor],
     table: FrozenTable,
     scales: Float[Tensor, " channels"],
@@ -81,7 +79,7 @@ def forward(
 
 
 def backward(
-    ops: ModuleType,
+    ops: BlockOps,
     weights: Mapping[str, Tensor],
     table: FrozenTable,
     scales: Float[Tensor, " channels"],
@@ -118,14 +116,17 @@ def backward(
 
 
 def loss_gradient(
-    ops: ModuleType,
+    ops: BlockOps,
     table: FrozenTable,
     output: Float[Tensor, "runs batch d_model"],
     labels: Int[Tensor, " batch"],
     barred: Int[Tensor, "runs batch"],
     weights: Float[Tensor, "runs batch"],
 ) -> tuple[Float[Tensor, "runs batch d_model"], Float[Tensor, "runs batch"]]:
-    """The gradient of Σ weight·cross-entropy with tied logits, and the losses. Never holds all logits."""
+    """The gradient of Σ weight·cross-entropy with tied logits, and the losses.
+
+    Some examples at a time: the logits of a whole batch would outweigh everything else in memory.
+    """
     lines = output.flatten(0, 1)
     gradient, losses = torch.empty_like(lines), torch.empty(len(lines), device=lines.device)
     labels, barred, weights = labels.repeat(len(output)), barred.flatten(), weights.flatten()

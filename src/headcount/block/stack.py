@@ -1,17 +1,15 @@
-"""BlockStack: runs of one shape moved together, a step a CUDA graph where there is CUDA."""
+"""BlockStack: runs of one shape trained together; on CUDA a step is one graph."""
 
 from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Hashable, Sequence
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from headcount.block import ops as block_ops
+from headcount.block.ops import BlockOps
 from headcount.block.passes import FrozenTable, backward, forward, loss_gradient
 from headcount.block.spec import BlockSpec
 from headcount.block.state import StackState
@@ -20,14 +18,15 @@ from headcount.problem.makers import permutation_graph
 from headcount.problem.retrieval import RetrievalSampler, queries
 from headcount.shapes import Float, Int
 from headcount.training.engines.base import BETAS
-from headcount.training.engines.selection import SlowerEngine
+from headcount.training.engines.selection import warn_slower
+from headcount.training.engines.triton.device import triton_device
 
 _AHEAD = 64  # steps whose contexts are drawn together
 _STATE_SHARE = 0.5  # of the free memory that a stack may take
 
 
 def group(spec: BlockSpec) -> Hashable:
-    """Specs with equal groups can share a stack: d_k, the seed, the rates and a bar on s may differ."""
+    """Specs with equal groups can share a stack; d_k, seed, rates and a bar on s may differ."""
     shape = (spec.items, spec.d_model, spec.heads, spec.length, spec.two_values)
     return spec.table, spec.table_hash, spec.scale, shape, spec.batch, *_pace(spec)
 
@@ -38,41 +37,47 @@ def _pace(spec: BlockSpec) -> tuple[int, ...]:
 
 
 def capacity(spec: BlockSpec, device: str) -> int:
-    """How many runs like this one a stack can hold: weights in six copies, activations of each example and head.
+    """How many runs like this one a stack can hold.
 
-    On the CPU stacks gain nothing, and a run alone ends bit for bit the same whatever else is asked for.
+    On the CPU one: stacks gain nothing there, and a run alone ends with the same bits whatever
+    other runs are asked for.
     """
     if device == "cpu":
         return 1
     weights = 2 * spec.d_model * (spec.budget + (2 if spec.two_values else 1) * spec.d_model)
     activations = spec.batch * (spec.heads + 2) * spec.d_model
     memory = torch.cuda.mem_get_info()[0] * _STATE_SHARE
+    # Bytes: weights in six float32 copies (with moments, best, gradients), activations in three.
     return max(1, int(memory // (24 * weights + 12 * activations)))
 
 
-def choose_ops(device: str) -> ModuleType:
-    """Triton's kernels on CUDA where triton and a C compiler are there, else torch's."""
-    if device == "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        try:
-            from headcount.block import triton_ops as block_triton
-            from headcount.training.engines.triton.engine import TritonEngine
+def choose_ops(device: str) -> BlockOps:
+    """Kernels on CUDA where Triton can run, otherwise plain torch."""
+    if device != "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        return BlockOps()
+    try:
+        triton_device()
+    except InputError as missing:
+        warn_slower(missing)
+        return BlockOps()
+    from headcount.block.triton_ops import TritonOps
 
-            TritonEngine()  # says what is missing
-            return block_triton
-        except InputError as missing:
-            warnings.warn(f"{missing} Going on without it.", SlowerEngine, stacklevel=2)
-    return block_ops
+    return TritonOps()
 
 
 class BlockStack:
-    """Runs in lockstep on shared contexts. Weights are float32; on CUDA products use bfloat16 copies of them."""
+    """Runs in lockstep on shared contexts.
+
+    Weights are float32; on CUDA products use bfloat16 copies, while AdamW updates the float32 ones:
+    a step of 3e-4 would be lost in bfloat16's 8 bits.
+    """
 
     def __init__(
         self,
         state: StackState,
         table: Float[Tensor, "rows d_model"],
         device: str = "cpu",
-        ops: ModuleType | None = None,
+        ops: BlockOps | None = None,
     ) -> None:
         self.device, self.ops = device, ops or choose_ops(device)
         self.state = state.copied(device)
@@ -80,16 +85,11 @@ class BlockStack:
         self.spec, self.heads = specs[0], specs[0].heads
         kind = torch.bfloat16 if device == "cuda" else torch.float32
         exact = (table.float() * self.spec.scale).to(device)
-        self.table, self.exact_table = (
-            FrozenTable.of(exact, kind),
-            FrozenTable.of(exact, torch.float32),
-        )
-        weights = self.state.weights
-        self._low = (
-            weights
-            if kind is torch.float32
-            else {name: part.to(kind) for name, part in weights.items()}
-        )
+        self.table = FrozenTable.of(exact, kind)
+        self.exact_table = FrozenTable.of(exact, torch.float32)
+        self._low = self.state.weights
+        if kind is not torch.float32:
+            self._low = {name: part.to(kind) for name, part in self._low.items()}
         self.sampler = RetrievalSampler(self.spec.items, self.spec.length, device)
 
         def each(values: Sequence[float], kind: torch.dtype = torch.float32) -> Tensor:
@@ -103,8 +103,10 @@ class BlockStack:
         self._rates = each([spec.learning_rate for spec in specs])
         self._decays = each([spec.weight_decay for spec in specs])
         self._log_betas = each([math.log(beta) for beta in BETAS], torch.float64)
-        self._count = each([state.taken], torch.float64)  # steps taken, as a graph sees them
-        self._next = each([0], torch.int64)  # which of the drawn contexts comes next
+        # A graph replays fixed kernels on fixed memory, so what changes from step to step is a
+        # tensor on the device: the steps taken, and which of the drawn contexts comes next.
+        self._count = each([state.taken], torch.float64)
+        self._next = each([0], torch.int64)
         self._contexts = torch.zeros(
             _AHEAD, self.spec.batch, 2 * self.spec.length, dtype=torch.int64, device=device
         )
@@ -118,7 +120,7 @@ class BlockStack:
         for done in range(steps):
             if done % _AHEAD == 0:
                 self._draw(min(_AHEAD, steps - done))
-                self.wait()  # so that `stop` is asked in time
+                self.wait()  # launches run far ahead of the device; `stop` must not
             if stop():
                 return done
             if self._graph:
@@ -136,12 +138,15 @@ class BlockStack:
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step of every run on the next drawn contexts: forward, loss, backward, AdamW. It never waits."""
+        """One step of every run on the next drawn contexts: forward, loss, backward, AdamW.
+
+        It never waits for the device, as a graph requires.
+        """
         contexts = self._contexts.index_select(0, self._next)[0]
         gradients = self.gradients(contexts)
         self._next += 1
         self._count += 1
-        corrections = -torch.expm1(self._count * self._log_betas).float()
+        corrections = -torch.expm1(self._count * self._log_betas).float()  # 1 − βⁿ, no cancellation
         state = self.state
         for name, weight in state.weights.items():
             self.ops.adamw_(
@@ -172,7 +177,11 @@ class BlockStack:
         self._next.zero_()
 
     def _capture(self) -> None:
-        """Record a step as a graph. The steps that warm it up are undone."""
+        """Record a step as a graph: hundreds of launches per step become one.
+
+        Before the recording, some real steps compile kernels and fill caches, on a side stream as
+        torch asks; their effect on the state is undone.
+        """
         state = self.state
         changed = [self._count, self._next]
         for weights in (state.weights, state.first, state.second, self._low):

@@ -1,4 +1,4 @@
-"""StackState: all that a stack of block runs carries from step to step, as tensors that can be written and read."""
+"""StackState: all that a stack of block runs carries from step to step, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _PER_RUN = ("best_accuracy", "best_step", "diverged")
 
 @dataclass
 class StackState:
-    """Runs in lockstep. A state that `train_blocks` hands out is its own memory: write or copy it before going on."""
+    """Runs in lockstep.
+
+    A state that `train_blocks` hands out is the trainer's own memory: write or copy it before
+    returning.
+    """
 
     specs: list[BlockSpec]
     weights: Weights
@@ -37,9 +41,8 @@ class StackState:
     diverged: Int[Tensor, " runs"]  # the first check with weights that are not finite; 0: none
     taken: int = 0  # steps
     seconds: float = 0.0  # of the whole stack
-    history: list[tuple[int, list[float]]] = field(
-        default_factory=list
-    )  # (step, every run's validation accuracy)
+    # (step, every run's validation accuracy)
+    history: list[tuple[int, list[float]]] = field(default_factory=list)
 
     @classmethod
     def initial(cls, specs: Sequence[BlockSpec]) -> StackState:
@@ -98,7 +101,7 @@ class StackState:
                 ]
         except (SafetensorError, KeyError, ValueError) as error:
             raise InputError(
-                f"{path}: is no state of block runs ({error}); remove it to begin them anew"
+                f"{path}: is not a state of block runs ({error}); remove it to start them again"
             ) from None
 
     @classmethod
@@ -123,5 +126,5 @@ class StackState:
             return cls(specs=cls.runs_in(path), **parts)
         except (SafetensorError, KeyError, ValueError) as error:
             raise InputError(
-                f"{path}: is no state of block runs ({error}); remove it to begin them anew"
+                f"{path}: is not a state of block runs ({error}); remove it to start them again"
             ) from None

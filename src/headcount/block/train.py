@@ -1,4 +1,4 @@
-"""`train_blocks`: many runs of the block, stacked, checked on the way, returned in order (Section 7.3)."""
+"""`train_blocks`: many runs of the block, stacked, checked, returned in order (Section 7.3)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from headcount.block.stack import BlockStack, capacity, group
 from headcount.block.state import StackState
 from headcount.errors import InputError
 from headcount.interrupts import stoppable
+from headcount.problem.token_tables import TokenTable
 from headcount.progress import Lines, notice
 from headcount.provenance import cores, versions
 from headcount.shapes import Float
@@ -26,14 +27,14 @@ from headcount.shapes import Float
 OnCheck = Callable[[StackState], None]
 OnResults = Callable[[list[BlockResult]], None]
 Begin = Callable[[], StackState]  # a stack that takes memory only when its turn comes
-_GIVE_EVERY = 20.0  # seconds
-_GIVE_SHARE = 0.02  # of the time, at most, goes into giving states
+_STATE_EVERY = 20.0  # seconds
+_STATE_SHARE = 0.02  # of the time, at most, goes into handing out states
 
 
 def train_blocks(
     specs: Sequence[BlockSpec],
-    table: Float[Tensor, "items d_model"],
-    null_row: Float[Tensor, " d_model"],
+    table: TokenTable | Float[Tensor, "items d_model"],
+    null_row: Float[Tensor, " d_model"] | None = None,
     *,
     device: str = "auto",
     progress: bool = True,
@@ -44,16 +45,33 @@ def train_blocks(
 ) -> list[BlockResult]:
     """Train every spec on the table's first rows and return the results in the order of the specs.
 
-    Runs that can share a stack do. `on_results` is given a stack's results when it ends, `on_check` its state at a
-    check about every 20 seconds (less often if writing it takes long) and whenever a stack ends or is stopped; given
-    back as `resume`, it goes on from there and, on the same kind of device, ends bit for bit as if it had never
-    stopped. `time_limit` (seconds) and an interrupt (Ctrl-C) stop between two steps; runs that are not finished then
-    have no result. There is no early stopping: a run may sit near 0 for thousands of steps and then learn.
+    Runs that can share a stack do. There is no early stopping: a run may stay near 0 for thousands
+    of steps and then learn. An interrupt (Ctrl-C) and `time_limit` stop between two steps; runs
+    that are not finished then have no result.
+
+    Args:
+        specs: The runs to train; a spec that is given twice is trained once.
+        table: The frozen embeddings: a token table, or its rows.
+        null_row: The embedding of NULL, if `table` holds rows only.
+        device: `auto`, `cpu` or `cuda`.
+        progress: Whether to report progress on standard error.
+        on_check: Called with a stack's state at a check about every 20 seconds (less often if
+            writing it takes long) and when a stack ends or is stopped.
+        on_results: Called with a stack's results when it ends.
+        resume: States that `on_check` gave. On the same kind of device they end bit for bit as if
+            they had never stopped.
+        time_limit: Seconds.
+
+    >>> from headcount.problem.token_tables import token_table
+    >>> sizes = {"items": 16, "d_model": 8, "heads": 2, "key_dim": 2, "length": 3, "batch": 8}
+    >>> spec = BlockSpec(**sizes, steps=4, check_every=2, validation=20, test=20)
+    >>> (result,) = train_blocks([spec], token_table("gaussian", 16, 8), progress=False)
+    >>> [step for step, accuracy in result.history]
+    [2, 4]
     """
     chosen = choose_device(device)
     distinct, results = list(dict.fromkeys(specs)), {}
-    for spec in distinct:
-        _require_table(spec, table, null_row)
+    table, null_row = _rows_of(table, null_row, distinct)
     deadline = time.monotonic() + time_limit if time_limit is not None else float("inf")
     failed = threading.Event()  # somewhere: the other stacks stop too
     with stoppable() as interrupt:
@@ -69,7 +87,9 @@ def train_blocks(
             return _trained(state, rows, chosen, stop, progress, on_check)
 
         with closing(
-            _side_by_side(trained, _begins(distinct, list(resume or ()), chosen), chosen, failed)
+            _as_they_end(
+                trained, _stacks_to_do(distinct, list(resume or ()), chosen), chosen, failed
+            )
         ) as ended:
             for found in ended:
                 results |= {result.spec: result for result in found}
@@ -93,15 +113,16 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _side_by_side(
+def _as_they_end(
     work: Callable[[Begin], list[BlockResult]],
     begins: Iterator[Begin],
     device: str,
     failed: threading.Event,
 ) -> Generator[list[BlockResult], None, None]:
-    """What each stack gives, as it ends: one after the other on a GPU; on the CPU one a core, each on one thread.
+    """Each stack's results as it ends: one stack after the other on a GPU, one per core on the CPU.
 
-    Threads that share a step wait for one another wherever something else uses the cores.
+    On the CPU each runs on one thread: threads that share a step wait for each other whenever
+    something else uses a core, and one thread's sums have a fixed order.
     """
     if device == "cuda":
         yield from map(work, begins)
@@ -127,25 +148,25 @@ def _trained(
     progress: bool,
     on_check: OnCheck | None,
 ) -> list[BlockResult]:
-    """One stack's results, or none where it was stopped. Its memory is free again when this returns."""
-    voyage = _Voyage(BlockStack(state, rows, device), progress, on_check)
-    results = voyage.results() if voyage.sail(stop) else []
+    """One stack's results, or none if it was stopped. Its memory is free when this returns."""
+    run = _StackRun(BlockStack(state, rows, device), progress, on_check)
+    results = run.results() if run.finish(stop) else []
     if device == "cuda":
-        del voyage
+        del run
         torch.cuda.empty_cache()
     return results
 
 
-class _Voyage:
-    """One stack from where it stands to its last step."""
+class _StackRun:
+    """One stack from its present step to its last one."""
 
     def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
         self._stack, self._progress, self._on_check = stack, progress, on_check
-        self._given, self._pause = time.monotonic(), _GIVE_EVERY
+        self._handed_out, self._pause = time.monotonic(), _STATE_EVERY
         self._lines = Lines()
 
-    def sail(self, stop: Callable[[], bool]) -> bool:
-        """Steps and checks until the end; whether it was reached."""
+    def finish(self, stop: Callable[[], bool]) -> bool:
+        """Take the remaining steps and checks; whether the last one was reached."""
         state, spec = self._stack.state, self._stack.spec
         while state.taken < spec.steps:
             began, before = time.monotonic(), state.taken
@@ -157,21 +178,19 @@ class _Voyage:
             self._check()
             state.seconds += time.monotonic() - began
             self._say((state.taken - before) * len(state.specs) / (time.monotonic() - began))
-            if time.monotonic() - self._given > self._pause and state.taken < spec.steps:
-                self._give()
-        self._give()
+            if time.monotonic() - self._handed_out > self._pause and state.taken < spec.steps:
+                self._hand_out()
+        self._hand_out()
         return state.taken >= spec.steps
 
     @torch.no_grad()
     def _check(self) -> None:
         """Validation accuracy; a run that reached a new best keeps a copy of its weights."""
         state = self._stack.state
-        accuracy = evaluate(
-            self._stack, state.weights, "validation", self._stack.spec.validation
-        ).accuracy
-        finite = torch.stack(
-            [part.flatten(1).isfinite().all(1) for part in state.weights.values()]
-        ).all(0)
+        count = self._stack.spec.validation
+        accuracy = evaluate(self._stack, state.weights, "validation", count).accuracy
+        finite = [part.flatten(1).isfinite().all(1) for part in state.weights.values()]
+        finite = torch.stack(finite).all(0)
         better = accuracy > state.best_accuracy
         state.best_accuracy = torch.where(better, accuracy, state.best_accuracy)
         state.best_step = torch.where(better, state.taken, state.best_step)
@@ -181,13 +200,14 @@ class _Voyage:
             best.copy_(torch.where(better.view(-1, *[1] * (part.ndim - 1)), part, best))
         state.history.append((state.taken, accuracy.tolist()))
 
-    def _give(self) -> None:
+    def _hand_out(self) -> None:
         self._stack.wait()
         began = time.monotonic()
         if self._on_check:
             self._on_check(self._stack.state)
-        self._given = time.monotonic()
-        self._pause = max(_GIVE_EVERY, (self._given - began) / _GIVE_SHARE)
+        self._handed_out = time.monotonic()
+        # Writing a large state may take minutes: the pause then grows with it.
+        self._pause = max(_STATE_EVERY, (self._handed_out - began) / _STATE_SHARE)
 
     def _say(self, rate: float) -> None:
         if self._progress:
@@ -202,7 +222,7 @@ class _Voyage:
         )
 
     def results(self) -> list[BlockResult]:
-        """What the runs came to: the test at the best check and after the last step."""
+        """Each run's test at its best check and after the last step."""
         stack, state = self._stack, self._stack.state
         best = evaluate(stack, state.best, "test", stack.spec.test).accuracy.tolist()
         last = evaluate(stack, state.weights, "test", stack.spec.test)
@@ -228,23 +248,21 @@ class _Voyage:
         ]
 
 
-def _begins(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[Begin]:
-    """The stacks left to do: those given back, then the rest by group, split where they would not fit."""
+def _stacks_to_do(specs: list[BlockSpec], resume: list[StackState], device: str) -> Iterator[Begin]:
+    """The resumed stacks, then the other runs by group, split where they would not fit."""
     under_way = [spec for state in resume for spec in state.specs]
     if len(set(under_way)) < len(under_way) or not set(under_way) <= set(specs):
         raise InputError(
             "the given states hold runs twice or runs that were not asked for; give each run's own"
         )
     for state in resume:
-        yield partial(_given, state)
+        yield lambda state=state: state
     groups: dict[Hashable, list[BlockSpec]] = defaultdict(list)
     for spec in specs:
         if spec not in under_way:
             groups[group(spec)].append(spec)
     for runs in groups.values():
-        runs.sort(
-            key=lambda spec: spec.key_dim
-        )  # neighbours of like width: little padding where a group is split
+        runs.sort(key=lambda spec: spec.key_dim)  # of like width: less padding in each piece
         size = min(capacity(spec, device) for spec in runs)
         pieces = -(-len(runs) // size)
         for piece in range(pieces):
@@ -252,14 +270,26 @@ def _begins(specs: list[BlockSpec], resume: list[StackState], device: str) -> It
             yield partial(StackState.initial, part)
 
 
-def _given(state: StackState) -> StackState:
-    return state
-
-
-def _require_table(spec: BlockSpec, table: Tensor, null_row: Tensor) -> None:
+def _rows_of(
+    table: TokenTable | Tensor, null_row: Tensor | None, specs: Sequence[BlockSpec]
+) -> tuple[Float[Tensor, "items d_model"], Float[Tensor, " d_model"]]:
+    """The table's rows and NULL's, if they fit every spec."""
+    if isinstance(table, TokenTable):
+        for spec in specs:
+            if spec.table_hash and spec.table_hash != table.hash:
+                raise InputError(
+                    f"a run is described on the table {spec.table!r} ({spec.table_hash}), not on "
+                    f"{table.name!r} ({table.hash}); give the table it names"
+                )
+        table, null_row = table.embeddings, table.null
+    if null_row is None:
+        raise InputError("a table of rows has no NULL; give null_row too, or a TokenTable")
     rows, width = table.shape
-    if rows < spec.items or width != spec.d_model or len(null_row) != width:
-        raise InputError(
-            f"a table of {rows} × {width} with a NULL row of {len(null_row)} does not fit {spec.items} items of "
-            f"{spec.d_model}; give a table with enough rows and set d_model to its width"
-        )
+    for spec in specs:
+        if rows < spec.items or width != spec.d_model or len(null_row) != width:
+            raise InputError(
+                f"a table of {rows} × {width} with a NULL row of {len(null_row)} does not fit "
+                f"{spec.items} items of {spec.d_model}; give a table with enough rows and set "
+                "d_model to its width"
+            )
+    return table, null_row

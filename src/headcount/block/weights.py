@@ -1,4 +1,4 @@
-"""The weights of stacked blocks: their shapes, their first values, and one run's as a plain `Block`."""
+"""The weights of stacked blocks: shapes, first values, and one run's as a plain `Block`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def first_weights(spec: BlockSpec) -> Weights:
     """One run's weights before the first step: as nn.Linear's, uniform in ±1/√fan_in, biases too.
 
     queries [d_model, heads, key_dim], keys [heads, key_dim, d_model], values [heads, d_model, d_v],
-    outputs [heads·d_v, d_model], up [d_model, ff], down [ff, d_model], their biases, and own_values [d_model, d_model]
-    for two values. A row vector is multiplied from the left.
+    outputs [heads·d_v, d_model], up [d_model, ff], down [ff, d_model], their biases, and own_values
+    [d_model, d_model] for two values. A row vector is multiplied from the left.
     """
     random = generator(spec.seed, _WEIGHTS)
     d, heads, key_dim = spec.d_model, spec.heads, spec.key_dim
@@ -45,8 +45,11 @@ def first_weights(spec: BlockSpec) -> Weights:
 
 
 def stacked(specs: Sequence[BlockSpec]) -> Weights:
-    """The first weights of all runs. A narrower d_k is padded with zero columns: W_Q and W_K both zero there have zero
-    gradient and no decay, so they stay zero, and the padding is exact."""
+    """The first weights of all runs.
+
+    A narrower d_k is padded with zero columns: W_Q and W_K, both zero there, have zero gradient and
+    no decay, so they stay zero, and the padding is exact.
+    """
     widest = max(spec.key_dim for spec in specs)
     runs = []
     for spec in specs:

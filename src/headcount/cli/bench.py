@@ -2,36 +2,124 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.bench_block import block
-from headcount.cli.bench_engines import engines
 from headcount.cli.common import Json, emit
+from headcount.errors import InputError
 from headcount.progress import progress_line
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from headcount.attention.key_query import KeyQuery
-
 app = typer.Typer(
-    help="Measure speed, where there is a peer as a ratio in the same run.", no_args_is_help=True
+    help="Measure speed: where there is a peer, as a ratio in the same run.", no_args_is_help=True
 )
-app.command()(engines)
-app.command()(block)
+Items = Annotated[int, typer.Option(min=1, help="m.")]
+Width = Annotated[int, typer.Option(min=1, help="d_model.")]
+Heads = Annotated[int, typer.Option(min=1, help="h.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Timed repeats; the median counts.")]
+
+
+class Shapes(StrEnum):
+    main = "main"
+    all = "all"
+
+
+@app.command()
+def engines(
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            help="Of native, torch and triton, with commas; by default what the device runs."
+        ),
+    ] = None,
+    shapes: Annotated[
+        Shapes, typer.Option(help="main is (m, d_model, h, D_K) = (256, 32, 8, 64).")
+    ] = Shapes.main,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds; the median counts.")] = 5,
+    peers: Annotated[
+        bool, typer.Option(help="Time the eager PyTorch loop and JAX as well.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Time the training engines in µs per run-step, and their peers in the same run.
+
+    All take turns: one untimed round, then --repeats timed ones. Engines are
+    timed as train drives them: 500 steps with the drawing of their contexts,
+    then the check on 500 validation contexts.
+
+    The peers do less. eager is one run as a researcher would write it
+    (nn.Module, autograd, torch.optim.AdamW); jax is vmap over runs and scan
+    over steps, jitted, with float32 products in full precision, on one core
+    or on the CUDA device. Both have predrawn contexts and do no check.
+
+    Runs at a time: 80 on a core at the main shape, fewer at larger ones; 560
+    on a CUDA device, and 4,000 at the main shape.
+
+    matmul is the machine's own float32 rate: bare square products on one
+    thread, or on the CUDA device without TF32. gflops counts projections,
+    scores and their gradients at ℓ = 16; Adam's work is not counted.
+
+    \b
+    Examples:
+      headcount bench engines
+      headcount bench engines --engines native --shapes all --no-peers --json
+    """
+    from headcount.bench.engines import ENGINES, engine_speeds
+
+    chosen = None if engines is None else _chosen(engines, ENGINES)
+    with progress_line() as report:
+        found = engine_speeds(
+            chosen, all_shapes=shapes is Shapes.all, peers=peers, repeats=repeats, report=report
+        )
+    if json:
+        emit(found, True)
+    else:
+        _print_engines(found)
+
+
+@app.command()
+def block(
+    heads: Heads = 8,
+    budget: Annotated[int, typer.Option(min=1, help="D_K.")] = 512,
+    runs: Annotated[int, typer.Option(min=1, help="Runs in the stack.")] = 28,
+    items: Annotated[int, typer.Option(min=3, help="m.")] = 6144,
+    d_model: Width = 768,
+    batch: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 1024,
+    steps: Annotated[int, typer.Option(min=1, help="Steps per repeat.")] = 20,
+    repeats: Repeats = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Time stacked runs of the transformer block against a plain eager module.
+
+    Both train the same block on the same batch, in turns; the rate in FLOP/s
+    is given beside the device's own rate for matrix products.
+
+    \b
+    Examples:
+      headcount bench block
+      headcount bench block --runs 4 --items 512 --batch 128 --steps 2 --device cpu
+    """
+    from headcount.bench.block import block_speed
+
+    if budget % heads:
+        raise InputError(
+            f"{heads} heads do not share a budget of {budget} evenly; choose a multiple"
+        )
+    sizes = {"items": items, "d_model": d_model, "heads": heads, "key_dim": budget // heads}
+    found = block_speed(device, **sizes, batch=batch, runs=runs, steps=steps, repeats=repeats)
+    ratios = {"speedup": found.speedup, "share_of_matmul_rate": found.share}
+    row = {**sizes, "batch": batch, **asdict(found), **ratios}
+    emit(row, json, "a stack of blocks against one eager module")
 
 
 @app.command()
 def verify(
-    items: Annotated[int, typer.Option(min=1, help="m.")] = 20_000,
-    d_model: Annotated[int, typer.Option(min=1, help="d_model.")] = 256,
-    heads: Annotated[int, typer.Option(min=1, help="h.")] = 8,
+    items: Items = 20_000,
+    d_model: Width = 256,
+    heads: Heads = 8,
     key_dim: Annotated[int, typer.Option(min=1, help="d_k.")] = 64,
     repeats: Repeats = 3,
     json: Json = False,
@@ -42,47 +130,19 @@ def verify(
     Example:
       headcount bench verify --items 20000 --heads 8 --key-dim 64
     """
-    import resource
+    from headcount.bench.verify import verify_speed
 
-    import torch
-
-    from headcount.attention.key_query import KeyQuery
-    from headcount.attention.verification import verify as check
-    from headcount.problem.embeddings import gaussian_embeddings
-    from headcount.problem.makers import permutation_graph
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    graph, table = permutation_graph(items), gaussian_embeddings(items, d_model).to(device)
-    generator = torch.Generator().manual_seed(0)
-    queries, keys = (torch.randn(heads, d_model, key_dim, generator=generator) for _ in range(2))
-    weights = KeyQuery(queries, keys, threshold=1e6).to(device)  # high: no pair needs a second look
-
-    def ours() -> None:
-        check(weights, graph, table, precision="float32")
-
-    seconds, peer = _medians([ours, lambda: _bare_products(weights, table)], repeats)
-    result = {
-        "items": items,
-        "d_model": d_model,
-        "heads": heads,
-        "budget": weights.budget,
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "verify_seconds": seconds,
-        "products_seconds": peer,
-        "ratio": seconds / peer,
-        "gflops": 2 * items**2 * weights.budget / seconds / 1e9,
-        "peak_memory_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-    }
-    emit(result, json, "verify against bare products")
+    with progress_line() as report:
+        row = verify_speed(items, d_model, heads, key_dim, repeats=repeats, report=report)
+    emit(row, json, "verify against bare products")
 
 
 @app.command()
 def contexts(
-    items: Annotated[int, typer.Option(min=1, help="m.")] = 512,
+    items: Items = 512,
     length: Annotated[int, typer.Option(min=1, help="ℓ.")] = 16,
     degree: Annotated[int, typer.Option(min=1, help="r; 1 is a permutation.")] = 1,
-    count: Annotated[int, typer.Option(min=1, help="Contexts drawn in a repeat.")] = 131_072,
+    count: Annotated[int, typer.Option(min=1, help="Contexts drawn per repeat.")] = 131_072,
     repeats: Repeats = 3,
     json: Json = False,
 ) -> None:
@@ -92,29 +152,18 @@ def contexts(
     Example:
       headcount bench contexts --items 512 --length 16
     """
-    import torch
+    from headcount.bench.contexts import contexts_speed
 
-    from headcount.problem.contexts import ContextSampler
-    from headcount.problem.makers import graph_of_degree
-
-    torch.set_num_threads(1)
-    graph = graph_of_degree(items, degree)
-    sampler = ContextSampler(graph, length)
-    (seconds,) = _medians([lambda: sampler.draw(count, seed=0)], repeats)
-    result = {
-        "items": items,
-        "length": length,
-        "degree": degree,
-        "contexts_per_second": count / seconds,
-    }
-    emit(result, json, "context sampler, one thread")
+    with progress_line() as report:
+        row = contexts_speed(items, length, degree, count, repeats=repeats, report=report)
+    emit(row, json, "context sampler, one thread")
 
 
 @app.command()
 def packing(
-    items: Annotated[int, typer.Option(min=1, help="m.")] = 333_333,
+    items: Items = 333_333,
     edges: Annotated[int, typer.Option(min=1, help="m'.")] = 1_000_000,
-    block: Annotated[int, typer.Option(min=1, help="Edges a head holds.")] = 512,
+    block: Annotated[int, typer.Option(min=1, help="Edges per head.")] = 512,
     repeats: Repeats = 1,
     json: Json = False,
 ) -> None:
@@ -124,53 +173,59 @@ def packing(
     Example:
       headcount bench packing --items 333333 --edges 1000000
     """
-    from headcount.constructions.packing import pack, pack_evenly
-    from headcount.problem.makers import random_graph
+    from headcount.bench.packing import packing_speed
 
-    graph = random_graph(items, edges)
-    heads = max(graph.max_degree, -(-edges // block))
-    lemma, even = _medians([lambda: pack(graph, block), lambda: pack_evenly(graph, heads)], repeats)
-    result = {
-        "items": items,
-        "edges": edges,
-        "max_degree": graph.max_degree,
-        "lemma_seconds": lemma,
-        "even_seconds": even,
-        "even_heads": heads,
-    }
-    emit(result, json, "packing edges into matchings")
-
-
-def _medians(works: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Median seconds of each, measured in turns after one untimed round."""
-    import torch
-
-    rounds: list[list[float]] = []
     with progress_line() as report:
-        for number in range(repeats + 1):
-            rounds.append([])
-            for work in works:
-                begin = time.perf_counter()
-                work()
-                if torch.cuda.is_available():
-                    torch.cuda.synchronize()
-                rounds[-1].append(time.perf_counter() - begin)
-            report(
-                f"round {number} of {repeats}: {', '.join(f'{seconds:.3f} s' for seconds in rounds[-1])}"
-            )
-    return [median(column) for column in zip(*rounds[1:], strict=True)]
+        row = packing_speed(items, edges, block, repeats=repeats, report=report)
+    emit(row, json, "packing edges into matchings")
 
 
-def _bare_products(weights: KeyQuery, table: Tensor) -> None:
-    """Projections and per-head score tiles in float32, and nothing done with them."""
-    import torch
+def _chosen(text: str, known: tuple[str, ...]) -> list[str]:
+    """Names of engines between commas."""
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"--engines: {name!r} is unknown; use {', '.join(known)}")
+    if not chosen:
+        raise InputError(f"--engines names none; use {', '.join(known)}")
+    return chosen
 
-    size = 1024 if table.device.type == "cpu" else 4096
-    queries, keys = table @ weights.queries, (table @ weights.keys).transpose(1, 2).contiguous()
-    buffer = torch.empty(size * size, device=table.device)
-    for top in range(0, len(table), size):
-        for left in range(0, len(table), size):
-            shape = (min(size, len(table) - top), min(size, len(table) - left))
-            out = buffer[: shape[0] * shape[1]].view(shape)
-            for query, key in zip(queries, keys, strict=True):
-                torch.mm(query[top : top + shape[0]], key[:, left : left + shape[1]], out=out)
+
+def _print_engines(found: dict[str, Any]) -> None:
+    from headcount.cli.tables import print_table
+
+    missing = {row["engine"]: row["missing"] for row in found["rows"] if row["missing"]}
+    print_table(
+        f"{found['machine']}, {found['cores']} cores; medians of {found['repeats']} rounds",
+        "µs per run-step; check and draw: the shares that validation and drawing contexts take",
+        ["engine", "m", "d", "h", "D_K", "runs", "µs", "GFLOP/s", "check", "draw"],
+        [_cells(row) for row in found["rows"]],
+        list(missing.items()),
+    )
+    typer.echo("ratios at (m, d_model, h, D_K) = (256, 32, 8, 64)")
+    for name, ratio in found["ratios"].items():
+        goal = f"  (target {_short(ratio['target'])})" if ratio["target"] else ""
+        typer.echo(f"  {name.replace('_', ' '):<24}{_short(ratio['value']):>8}{goal}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    from headcount.bench.engines import named
+
+    shares = (row["share_evaluation"], row["share_drawing"])
+    return [
+        named(row["engine"], row["device"], row["threads"]),
+        *(str(row[name]) for name in ("items", "d_model", "heads", "budget")),
+        *(_short(row[name]) for name in ("runs", "us_per_run_step", "gflops")),
+        *("–" if share is None else f"{share:.0%}" for share in shares),
+    ]
+
+
+def _short(value: float | None) -> str:
+    """Three digits, or all those before the decimal point.
+
+    >>> _short(0.05512), _short(7.1), _short(20000.0), _short(None)
+    ('0.0551', '7.1', '20,000', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,1 +1,1 @@
-"""Training: the protocol of Appendix A.1 and its variants, and the engines that run thousands of runs at once."""
+"""Training runs: spec, task, objective, stopping rule, and the engines that run them."""

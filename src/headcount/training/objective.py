@@ -1,7 +1,7 @@
 """The objectives of Sections 6, 7.1, 7.2 and A.3, each with its gradient by hand.
 
-Shapes: a batch of runs, h heads, contexts of ℓ items. `scores` holds S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ, `positive` holds y_pq.
-This is the reference that every engine is tested against; it is itself tested against autograd.
+Shapes: a batch of runs, h heads, contexts of ℓ items. `scores` holds S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ, `positive`
+holds y_pq. Every engine is tested against this reference, and the reference against autograd.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def score_gradient(
     threshold: Float[Tensor, "*runs"],
     messages: Float[Tensor, "*runs length d_model"],
 ) -> tuple[Scores, Float[Tensor, "*runs"]]:
-    """∂L/∂S⁽ᵏ⁾ and ∂L/∂τ of one context a run."""
+    """∂L/∂S⁽ᵏ⁾ and ∂L/∂τ of one context per run."""
     joined = aggregated(spec, scores)
     if spec.variant == "value":
         slope, down = _retrieval_slope(joined, positive, messages), torch.zeros_like(threshold)
@@ -57,7 +57,10 @@ def _logistic_slope(
 
 
 def positive_weight(spec: RunSpec, positive: Labels) -> Float[Tensor, "*runs"]:
-    """ℓ − 1 for permutations, #negatives/#positives of the context otherwise (Eq. 30; 0 where there is no positive)."""
+    """ℓ − 1 for permutations, otherwise #negatives/#positives of the context (Eq. 30).
+
+    A context without positives has weight 0, which multiplies nothing.
+    """
     count = positive.sum((-2, -1))
     if spec.degree == 1:
         return torch.full_like(count, spec.length - 1, dtype=torch.float32)
@@ -67,7 +70,10 @@ def positive_weight(spec: RunSpec, positive: Labels) -> Float[Tensor, "*runs"]:
 def _retrieval_slope(
     joined: Pairs, positive: Labels, messages: Float[Tensor, "*runs length d_model"]
 ) -> Pairs:
-    """∂/∂S of Eq. (4). A valid row has one target, so y_{π(i)} = (y V)_i and the error is ((S − y) V)_i."""
+    """∂/∂S of Eq. (4).
+
+    A valid row has one target, so y_{π(i)} = (y V)_i and the error is ((S − y) V)_i.
+    """
     valid = positive.any(-1, keepdim=True)
     count = valid.sum((-2, -1), keepdim=True).clamp(min=1)
     error = torch.where(valid, joined - positive.float(), 0.0) @ messages
@@ -95,7 +101,11 @@ def tally(
     threshold: Float[Tensor, "*runs"],
     messages: Float[Tensor, "*runs length d_model"],
 ) -> Float[Tensor, "*runs 2"]:
-    """What a context adds to the metric: (hits, wrong decisions), or (squared error, valid positions)."""
+    """What a context adds to the metric.
+
+    (hits, wrong decisions), or for `value` (squared error, valid positions): pairs that add up over
+    contexts, so a check may go through them in any grouping.
+    """
     joined = aggregated(spec, scores)
     if spec.variant == "value":
         valid = positive.any(-1, keepdim=True)
@@ -108,7 +118,10 @@ def tally(
 
 
 def metrics(kind: Metric, tallies: Float[Tensor, "runs 2"]) -> list[float]:
-    """The metric of each run from its summed tallies: 2·TP/(2·TP + FP + FN), or the mean of Eq. (4)."""
+    """The metric of each run from its summed tallies.
+
+    Micro-F1 = 2·TP/(2·TP + FP + FN), 1 where there was nothing to find; or the mean of Eq. (4).
+    """
     first, second = tallies.double().cpu().unbind(1)
     if kind == "mse":
         return (first / second).tolist()

@@ -1,4 +1,4 @@
-"""RunResult: what one training run came to."""
+"""RunResult: the outcome of one training run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from headcount.training.spec import RunSpec
 
 @dataclass(frozen=True)
 class RunResult:
-    """One finished run. All but `seconds` and `versions` follows from the spec, the engine and the machine kind."""
+    """One finished run.
+
+    All but `seconds` and `versions` follows from the spec, the engine and the kind of machine.
+    """
 
     spec: RunSpec
-    value: float  # the test metric: micro-F1, or mean squared error for `value`; nan where the run diverged
+    value: float  # test micro-F1, or mean squared error for `value`; nan where the run diverged
     steps: int  # taken
     threshold: float  # τ learned
     history: tuple[tuple[int, float], ...]  # (step, validation metric) at every check

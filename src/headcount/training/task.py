@@ -1,4 +1,4 @@
-"""Task: what the seed fixes before training begins (A.1): graph, embeddings, messages, validation and test contexts."""
+"""Task: all that the seed fixes before training begins (A.1), and the first weights."""
 
 from __future__ import annotations
 
@@ -34,41 +34,26 @@ class Task:
 
 def task_of(spec: RunSpec) -> Task:
     """The task of a spec; the last few hundred are remembered."""
-    return _task(
-        spec.items,
-        spec.d_model,
-        spec.degree,
-        spec.length,
-        spec.rate,
-        spec.seed,
-        spec.validation,
-        spec.test,
-    )
+    fixed = ("items", "d_model", "degree", "length", "rate", "seed", "validation", "test")
+    return _task(RunSpec(heads=1, key_dim=1, **{name: getattr(spec, name) for name in fixed}))
 
 
 @lru_cache(maxsize=512)
-def _task(
-    items: int,
-    d_model: int,
-    degree: int,
-    length: int,
-    rate: float,
-    seed: int,
-    validation: int,
-    test: int,
-) -> Task:
+def _task(spec: RunSpec) -> Task:
+    """The task of any spec that differs from this one in heads, width, variant or protocol."""
+    items, d_model, degree, seed = spec.items, spec.d_model, spec.degree, spec.seed
     graph = graph_of_degree(items, degree, seed)
     rows = gaussian_embeddings(items, d_model, seed)
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
-    sampler = ContextSampler(graph, length, rate)
+    sampler = ContextSampler(graph, spec.length, spec.rate)
     return Task(
         graph,
         rows,
         torch.tensor(graph.targets).view(items, degree),
         (rows.double() @ torch.from_numpy(values)).float(),
-        sampler.draw(validation, seed=seed, stream="validation"),
-        sampler.draw(test, seed=seed, stream="test"),
+        sampler.draw(spec.validation, seed=seed, stream="validation"),
+        sampler.draw(spec.test, seed=seed, stream="test"),
     )
 
 

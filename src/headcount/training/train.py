@@ -22,9 +22,10 @@ from headcount.training.spec import RunSpec
 
 @dataclass
 class UnderWay:
-    """A run that is not finished: all that the stopping rule needs, and its state where it is known.
+    """A run that is not finished: all that the stopping rule needs, and its state where known.
 
-    A state that `on_block` gives may be the engine's own memory: copy or write it before the next block.
+    A state that `on_block` gives may be the engine's own memory: copy or write it before the next
+    block.
     """
 
     spec: RunSpec
@@ -35,8 +36,8 @@ class UnderWay:
     def stops(self) -> bool:
         """A.1: validation micro-F1 above the target at `patience` consecutive checks.
 
-        Section 7.2 stops on validation error "with the same check interval and patience": here, when the last
-        `patience` checks brought no new best.
+        Section 7.2 stops on validation error "with the same check interval and patience" and names
+        no target: here, when the last `patience` checks brought no new best.
         """
         values = [value for _, value in self.history]
         last, before = values[-self.spec.patience :], values[: -self.spec.patience]
@@ -47,9 +48,9 @@ class UnderWay:
         return bool(before) and min(last) >= min(before)
 
 
-OnBlock = Callable[
-    [int, Callable[[], list[UnderWay]]], None
-]  # run-steps just taken; what gives the open runs
+# Given the run-steps just taken, and a function that returns the runs under way: reading their
+# states costs a copy from the device, so it happens only if asked for.
+OnBlock = Callable[[int, Callable[[], list[UnderWay]]], None]
 
 
 def train(
@@ -64,13 +65,21 @@ def train(
 ) -> list[RunResult]:
     """Train every spec and return the results in the order of the specs.
 
-    Runs that can share a batch do; a result does not depend on its neighbours, their order or their number. An
-    interrupt (Ctrl-C) ends the training and returns the runs that are finished. `weights` keeps each run's
-    `KeyQuery`; `on_result` is called with each result as soon as it is there, `on_block` after every block of steps
-    with the run-steps taken and a function that gives the runs under way. Given back as `resume`, those go on from
-    there and, on the same engine and kind of machine, end bit for bit as if they had never stopped.
+    Runs that can share a batch do; a result does not depend on its neighbours, their order or their
+    number. An interrupt (Ctrl-C) ends the training and returns the finished runs.
 
-    >>> specs = [RunSpec(items=16, d_model=16, heads=2, key_dim=4, seed=seed, steps=1000) for seed in range(2)]
+    Args:
+        specs: The runs to train; a spec that is given twice is trained once.
+        engine: The name of an engine or an engine; `auto` takes the fastest on this machine.
+        progress: Whether to report progress on standard error.
+        weights: Whether results keep their `KeyQuery`.
+        on_result: Called with each result as soon as it is known.
+        on_block: Called after every block of steps with the number of run-steps taken and a
+            function that returns the runs under way.
+        resume: Runs under way that `on_block` gave. On the same engine and kind of machine they end
+            bit for bit as if they had never stopped.
+
+    >>> specs = [RunSpec(16, 16, heads=2, key_dim=4, seed=seed, steps=1000) for seed in range(2)]
     >>> [result.steps for result in train(specs, engine="torch", progress=False)]
     [1000, 1000]
     """
@@ -91,15 +100,16 @@ def train(
         else nullcontext(lambda steps: None) as report
     ):
         try:
-            _sail(_convoys(runs, chosen, weights), chosen, finished, report, on_block)
+            fleet_runs = _fleet_runs(runs, chosen, weights)
+            _run_all(fleet_runs, chosen, finished, report, on_block)
         except KeyboardInterrupt:
             if progress:
                 notice(f"interrupted: {len(results)} of {len(distinct)} runs are finished")
     return [results[spec] for spec in specs if spec in results]
 
 
-class _Convoy:
-    """A fleet on its way: launches blocks of steps, and lets runs go as they stop."""
+class _FleetRun:
+    """Runs trained together in one fleet: blocks of steps, after each of which some may stop."""
 
     def __init__(self, engine: Engine, runs: list[UnderWay], keep_weights: bool) -> None:
         self._engine, self._keep_weights = engine, keep_weights
@@ -123,20 +133,24 @@ class _Convoy:
         assert self._fleet is not None
         self._check = self._fleet.check()
 
-    def arrivals(self, seconds: float) -> list[RunResult]:
-        """Results of the runs that end here; the others stay. `seconds` is a run's share of the block's time."""
+    def stop_finished(self, seconds: float) -> list[RunResult]:
+        """Results of the runs that end here; the others go on. `seconds`: of the block, per run."""
         assert self._fleet is not None
         ended = []
-        for row, (run, value, diverged) in enumerate(
-            zip(self.runs, self._check.values, self._check.diverged, strict=True)
-        ):
+        checks = zip(self.runs, self._check.values, self._check.diverged, strict=True)
+        for row, (run, value, diverged) in enumerate(checks):
             run.seconds += seconds
             run.history.append((self.taken, value))
             if diverged or self.taken >= run.spec.steps or run.stops():
                 ended.append(row)
         if not ended:
             return []
-        results = self._results(self._fleet, ended)
+        results = [
+            self._result(row, value, state)
+            for row, value, state in zip(
+                ended, self._fleet.test(ended), self._fleet.states(ended), strict=True
+            )
+        ]
         stay = sorted(set(range(len(self.runs))) - set(ended))
         self.runs = [self.runs[row] for row in stay]
         if stay:
@@ -152,81 +166,73 @@ class _Convoy:
             for run, state in zip(self.runs, states, strict=True)
         ]
 
-    def _results(self, fleet: Fleet, rows: list[int]) -> list[RunResult]:
-        values, states = fleet.test(rows), fleet.states(rows)
-        results = []
-        for row, value, state in zip(rows, values, states, strict=True):
-            run = self.runs[row]
-            # The last step itself may have made a number that no later step could notice.
-            diverged = self._check.diverged[row] or (None if state.finite else self.taken)
-            results.append(
-                RunResult(
-                    spec=run.spec,
-                    value=math.nan if diverged else value,
-                    steps=self.taken,
-                    threshold=float(state.threshold[0]),
-                    history=tuple(run.history),
-                    diverged=diverged,
-                    engine=self._engine.name,
-                    device=self._engine.device,
-                    seconds=run.seconds,
-                    versions=versions(),
-                    weights=state.key_query(run.spec)
-                    if self._keep_weights and not diverged
-                    else None,
-                )
-            )
-        return results
+    def _result(self, row: int, value: float, state: State) -> RunResult:
+        run = self.runs[row]
+        # The last step itself may have made a number that no later step could notice.
+        diverged = self._check.diverged[row] or (None if state.finite else self.taken)
+        return RunResult(
+            spec=run.spec,
+            value=math.nan if diverged else value,
+            steps=self.taken,
+            threshold=float(state.threshold[0]),
+            history=tuple(run.history),
+            diverged=diverged,
+            engine=self._engine.name,
+            device=self._engine.device,
+            seconds=run.seconds,
+            versions=versions(),
+            weights=state.key_query(run.spec) if self._keep_weights and not diverged else None,
+        )
 
 
 def _taken(run: UnderWay) -> int:
     return run.state.taken if run.state else 0
 
 
-def _convoys(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iterator[_Convoy]:
-    """Group what can share a batch and moves in the same blocks; split what is too large for one."""
+def _fleet_runs(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iterator[_FleetRun]:
+    """Group what can share a fleet and has the same blocks; split what is too large for one."""
     groups: dict[Hashable, list[UnderWay]] = defaultdict(list)
     for run in runs:
-        if _taken(run) >= run.spec.steps:
+        spec, taken = run.spec, _taken(run)
+        if taken >= spec.steps:
             raise InputError(
-                f"a run of {run.spec.steps} steps cannot go on after {_taken(run)}; raise its limit"
+                f"a run of {spec.steps} steps cannot go on after {taken}; raise its limit"
             )
-        groups[engine.group(run.spec), run.spec.steps, run.spec.check_every, _taken(run)].append(
-            run
-        )
+        groups[engine.group(spec), spec.steps, spec.check_every, taken].append(run)
     for group in groups.values():
         size = min(engine.capacity(run.spec) for run in group)
         for first in range(0, len(group), size):
-            yield _Convoy(engine, group[first : first + size], weights)
+            yield _FleetRun(engine, group[first : first + size], weights)
 
 
-def _sail(
-    convoys: Iterator[_Convoy],
+def _run_all(
+    waiting: Iterator[_FleetRun],
     engine: Engine,
     finished: Callable[[RunResult], None],
     report: Progress,
     on_block: OnBlock | None,
 ) -> None:
-    """Move as many convoys together as the engine gains from, until all have arrived."""
-    under_way: list[_Convoy] = []
+    """Train as many fleets side by side as the engine gains from, until none is left."""
+    open_runs: list[_FleetRun] = []
     while True:
-        while len(under_way) < engine.concurrency and (more := next(convoys, None)):
-            under_way.append(more)
-        if not under_way:
+        while len(open_runs) < engine.concurrency and (more := next(waiting, None)):
+            open_runs.append(more)
+        if not open_runs:
             return
-        began, runs = time.perf_counter(), sum(len(convoy.runs) for convoy in under_way)
-        steps = sum(convoy.launch() for convoy in under_way)
-        for convoy in under_way:
-            convoy.wait()
-        share = (time.perf_counter() - began) / runs
-        for convoy in under_way:
-            for result in convoy.arrivals(share):
+        began, runs = time.perf_counter(), sum(len(fleet.runs) for fleet in open_runs)
+        # All launches come before the first wait: on a GPU the fleets then run side by side.
+        steps = sum(fleet.launch() for fleet in open_runs)
+        for fleet in open_runs:
+            fleet.wait()
+        seconds = (time.perf_counter() - began) / runs
+        for fleet in open_runs:
+            for result in fleet.stop_finished(seconds):
                 finished(result)
         report(steps)
-        under_way = [convoy for convoy in under_way if convoy.runs]
+        open_runs = [fleet for fleet in open_runs if fleet.runs]
         if on_block:
-            on_block(steps, partial(_all_under_way, under_way))
+            on_block(steps, partial(_all_under_way, open_runs))
 
 
-def _all_under_way(convoys: Sequence[_Convoy]) -> list[UnderWay]:
-    return [run for convoy in convoys for run in convoy.under_way()]
+def _all_under_way(fleets: Sequence[_FleetRun]) -> list[UnderWay]:
+    return [run for fleet in fleets for run in fleet.under_way()]

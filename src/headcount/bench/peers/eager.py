@@ -1,4 +1,4 @@
-"""The eager peer: one run as Appendix A.1 reads, an `nn.Module` with autograd and `torch.optim.AdamW`."""
+"""The eager peer: one run as Appendix A.1 reads, with `nn.Module`, autograd and AdamW."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The JAX peer: runs under `vmap`, steps under `lax.scan`, one jitted call with donated state and predrawn contexts.
+"""The JAX peer: `vmap` over runs, `lax.scan` over steps, one jitted call on predrawn contexts.
 
-Run as a module it is a worker that times itself: it reads a setup as one JSON line, answers when it has compiled, and
-then answers every further line with the seconds of one call.
+Run as a module it is a worker that times itself: it reads a setup as one JSON line, answers when it
+has compiled, and then answers every further line with the seconds of one call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load_jax() -> Any:
 def packed(
     spec: RunSpec, states: list[State]
 ) -> tuple[Float[np.ndarray, "runs d_model columns"], Float[np.ndarray, " runs"]]:
-    """Weights as one matrix a run, W_Q's columns before W_K's so that both projections are one product, and τ."""
+    """Weights as one matrix per run, [W_Q W_K], so that both projections are one product; and τ."""
     columns = [
         state.weights.permute(2, 0, 1, 3).reshape(spec.d_model, 2 * spec.budget).numpy()
         for state in states
@@ -55,9 +55,10 @@ def unpacked(
 
 
 def scan_steps(spec: RunSpec) -> Callable[..., Any]:
-    """(state, rows, targets, contexts, scales) → state after all steps of all runs; the old state is given up.
+    """(state, rows, targets, contexts, scales) → state after all steps of all runs.
 
-    The state is (parameters, first moments, second moments), each a pair (packed weights, τ).
+    The state is (parameters, first moments, second moments), each a pair (packed weights, τ). The
+    old state is donated: XLA updates it in place.
     """
     jax = load_jax()
     jnp, (beta1, beta2) = jax.numpy, BETAS
@@ -107,7 +108,7 @@ def drawn(
     Int[np.ndarray, "runs items"],
     Int[np.ndarray, "{steps} runs length"],
 ]:
-    """Embeddings, targets and the first training contexts of every run, in the order the scan takes them."""
+    """Embeddings, targets and first training contexts of every run, as the scan takes them."""
     from headcount.problem.contexts import ContextSampler
     from headcount.problem.embeddings import gaussian_embeddings
     from headcount.problem.makers import permutation_graph

@@ -1,1 +1,1 @@
-"""The engines that train fleets of runs: `torch` (the reference), `native` (C++) and `triton` (CUDA)."""
+"""Engines that train fleets of runs: torch (the reference), native (C++) and triton (CUDA)."""

@@ -1,4 +1,4 @@
-"""What an engine is: it makes fleets of runs that share a batch, and a fleet moves all of them in lockstep."""
+"""The contract of every engine: it makes fleets of runs, and a fleet trains them in lockstep."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headcount.shapes import Float
 from headcount.training.spec import RunSpec
 from headcount.training.task import first_weights
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW as everywhere; weight decay is 0
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW with the usual constants; weight decay is 0
 
 
 @dataclass
 class State:
-    """All that a run carries from step to step. Entry 0 of the axis of two is W_Q, entry 1 is W_K."""
+    """All that a run carries from step to step. On the axis of two, 0 is W_Q and 1 is W_K."""
 
     weights: Float[Tensor, "2 heads d_model key_dim"]
     first: Float[Tensor, "2 heads d_model key_dim"]  # Adam's moments
@@ -42,14 +42,14 @@ class State:
         return bool(self.weights.isfinite().all() and self.threshold[0].isfinite())
 
     def key_query(self, spec: RunSpec) -> KeyQuery:
-        """The weights as the rest of the house knows them."""
+        """The weights as the rest of the package knows them."""
         aggregation: Aggregation = "max" if spec.variant == "value" else spec.variant
         return KeyQuery(self.weights[0], self.weights[1], float(self.threshold[0]), aggregation)
 
 
 @dataclass(frozen=True)
 class Check:
-    """A fleet after a launch: the validation metric of each run, and the step at which it diverged, if it did."""
+    """A fleet after a launch: each run's validation metric, and the step at which it diverged."""
 
     values: list[float]
     diverged: list[int | None]
@@ -57,20 +57,20 @@ class Check:
 
 @runtime_checkable
 class Fleet(Protocol):
-    """Runs in lockstep: all of them have taken the same number of steps."""
+    """Runs in lockstep: all of them have taken the same number of steps.
+
+    What a run computes must not depend on the other runs in the fleet, bit for bit. Sweeps rely on
+    it: they regroup runs freely when they resume or use other machines.
+    """
 
     specs: list[RunSpec]
 
     def launch(self, steps: int) -> None:
-        """Begin `steps` more steps of every run and the check after them; it need not wait for the end."""
+        """Begin `steps` more steps of every run and the check after them; need not wait for it."""
         ...
 
     def check(self) -> Check:
         """Wait for the end of the last launch."""
-        ...
-
-    def draw(self, steps: int) -> None:
-        """Draw the contexts of the next steps and drop them: what a launch does of that, for timing alone."""
         ...
 
     def test(self, rows: Sequence[int]) -> list[float]:
@@ -82,7 +82,7 @@ class Fleet(Protocol):
         ...
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these runs alone."""
+        """Go on with these runs only."""
         ...
 
 
@@ -95,7 +95,7 @@ class Engine(Protocol):
     concurrency: int  # fleets that gain from being under way together
 
     def group(self, spec: RunSpec) -> Hashable:
-        """Specs with equal groups can share a fleet. A run's result does not depend on the others in it."""
+        """Specs with equal groups can share a fleet."""
         ...
 
     def capacity(self, spec: RunSpec) -> int:
@@ -107,14 +107,16 @@ class Engine(Protocol):
         ...
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
-        """Do what is needed once before many such runs, as compiling their kernels; `fleet` alone works too."""
+        """Do what pays once before many such runs, such as compiling kernels; it may be skipped."""
         ...
 
 
 def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarray, "{steps} 2"]:
-    """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …, computed in float64: every engine uses these bits.
+    """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …
 
-    A step is W ← W − scale₁·m/(√v·scale₂ + ε).
+    A step is W ← W − scale₁·m/(√v·scale₂ + ε): Adam's bias corrections, taken out of the division.
+    They are computed here once, in float64 (1 − β₂ⁿ cancels for small n), so that every engine uses
+    the same bits and none needs a power function.
     """
     n = np.arange(taken + 1, taken + steps + 1)
     scales = np.stack([learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)], axis=1)
@@ -123,7 +125,7 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
 
 
 def lineage(engine: Engine) -> str:
-    """What a run's bits depend on besides its spec and the engine: the CPU's level or the GPU, and the version."""
+    """What a run's bits depend on besides its spec and engine: CPU level or GPU, and version."""
     level = getattr(engine, "level_name", "")
     if engine.device == "cuda":
         level = torch.cuda.get_device_name()

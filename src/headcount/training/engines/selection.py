@@ -1,4 +1,4 @@
-"""Which engine runs: by name, or the fastest that this machine has."""
+"""The choice of an engine: by name, or the fastest that this machine can run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SlowerEngine(UserWarning):
 
 
 def choose_engine(engine: EngineName | Engine = "auto") -> Engine:
-    """The engine asked for, or an error that says what it lacks and how to get it; `auto` takes what there is."""
+    """The engine asked for, or an error that says what it needs; `auto` takes the fastest one."""
     if not isinstance(engine, str):
         return engine
     if engine not in get_args(EngineName):
@@ -29,6 +29,11 @@ def choose_engine(engine: EngineName | Engine = "auto") -> Engine:
     return _load(engine)
 
 
+def warn_slower(missing: InputError) -> None:
+    """Tell the user what keeps the faster engine from running."""
+    warnings.warn(f"{missing} Falling back to a slower engine.", SlowerEngine, stacklevel=4)
+
+
 @cache
 def _load(name: str) -> Engine:
     if name == "native":
@@ -36,6 +41,9 @@ def _load(name: str) -> Engine:
 
         return NativeEngine()
     if name == "triton":
+        from headcount.training.engines.triton.device import triton_device
+
+        triton_device()  # before the kernels, whose import needs triton
         from headcount.training.engines.triton.engine import TritonEngine
 
         return TritonEngine()
@@ -46,10 +54,10 @@ def _load(name: str) -> Engine:
 
 @cache
 def _fastest() -> Engine:
-    """triton on a CUDA device, native on the CPU, torch where neither can be had; says once what is missing."""
+    """triton on CUDA, else native, else torch; warns once about what is missing."""
     for name in ("triton", "native") if torch.cuda.is_available() else ("native",):
         try:
             return _load(name)
         except InputError as missing:
-            warnings.warn(f"{missing} Going on without it.", SlowerEngine, stacklevel=3)
+            warn_slower(missing)
     return _load("torch")

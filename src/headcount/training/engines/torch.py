@@ -15,7 +15,7 @@ from headcount.training.objective import metrics, score_gradient, tally
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
 
-_STEPS_AT_ONCE = 1000  # of contexts drawn together
+_STEPS_AT_ONCE = 1000  # steps whose contexts are drawn together
 _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
 
 
@@ -32,8 +32,11 @@ class TorchEngine:
         return replace(spec, seed=0)
 
     def capacity(self, spec: RunSpec) -> int:
-        """The width of every fleet of such runs. Batched products round differently for other batch sizes, so a fleet
-        is filled up with copies of its last run: then no result depends on how many runs there are."""
+        """The width of every fleet of such runs.
+
+        Batched products round differently for other batch sizes, so a fleet is filled up with
+        copies of its last run: then no result depends on how many runs there are.
+        """
         most = 16 if self.device == "cpu" else 512
         return max(
             1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model))
@@ -74,11 +77,10 @@ class TorchFleet:
     def launch(self, steps: int) -> None:
         for first in range(0, steps, _STEPS_AT_ONCE):
             some = min(_STEPS_AT_ONCE, steps - first)
-            contexts = self._training_contexts(some)
-            for n, (rate, scale) in enumerate(
-                adam_scales(self.specs[0].learning_rate, self.taken, some).tolist()
-            ):
-                self._step(contexts[n], rate, scale)
+            contexts = self.contexts(some)
+            scales = adam_scales(self.specs[0].learning_rate, self.taken, some).tolist()
+            for context, (rate, scale) in zip(contexts.unbind(1), scales, strict=True):
+                self._step(context, rate, scale)
                 self.taken += 1
         self._values = self._evaluate(
             range(len(self.specs)), [task.validation for task in self._tasks]
@@ -88,9 +90,6 @@ class TorchFleet:
         return Check(
             self._values, [step or None for step in self._diverged[: len(self.specs)].tolist()]
         )
-
-    def draw(self, steps: int) -> None:
-        self._training_contexts(steps)
 
     def test(self, rows: Sequence[int]) -> list[float]:
         return self._evaluate(rows, [self._tasks[row].test for row in rows])
@@ -106,27 +105,19 @@ class TorchFleet:
         self._tasks = [self._tasks[row] for row in rows]
         filled = list(rows) + list(rows)[-1:] * (self._width - len(rows))
         which = torch.tensor(filled, dtype=torch.int64, device=self.device)
-        for name in (
-            "_rows",
-            "_targets",
-            "_messages",
-            "weights",
-            "first",
-            "second",
-            "threshold",
-            "_diverged",
-        ):
+        state = ("weights", "first", "second", "threshold", "_diverged")
+        for name in ("_rows", "_targets", "_messages", *state):
             setattr(self, name, getattr(self, name)[which])
 
-    def _training_contexts(self, steps: int) -> Int[Tensor, "steps width length"]:
-        """The next contexts of every run's own stream."""
+    def contexts(self, steps: int) -> Int[Tensor, "width steps length"]:
+        """The training contexts of the next steps, from every run's own stream."""
         drawn = [
             ContextSampler(task.graph, spec.length, spec.rate).draw(
                 steps, seed=spec.seed, stream=spec.stream, start=self.taken
             )
             for spec, task in zip(self.specs, self._tasks, strict=True)
         ]
-        return torch.stack(drawn + drawn[-1:] * (self._width - len(drawn)), 1).to(self.device)
+        return torch.stack(drawn + drawn[-1:] * (self._width - len(drawn))).to(self.device)
 
     def _step(self, context: Int[Tensor, "runs length"], rate: float, scale: float) -> None:
         """One step of every run: forward, backward, AdamW."""
@@ -142,7 +133,7 @@ class TorchFleet:
             self._messages[run, context],
         )
         moved = torch.stack([slope @ keys, slope.mT @ queries], 1)
-        total = slope.sum((1, 2, 3))
+        total = slope.sum((1, 2, 3))  # one number that is not finite as soon as any slope is not
         self._diverged = torch.where(
             (self._diverged == 0) & ~total.isfinite(), self.taken + 1, self._diverged
         )

@@ -1,3 +1,4 @@
+// The kernels for AVX2 with fused multiply-add: 8 floats per vector.
 #include "run.h"
 #if defined(__x86_64__)
 #include <immintrin.h>

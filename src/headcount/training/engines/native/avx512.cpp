@@ -1,9 +1,11 @@
+// The kernels for AVX-512: 16 floats per vector.
 #include "run.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define HEADCOUNT_WIDTH 16
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma"))), apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma"))), apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,fma")
 #endif

@@ -1,12 +1,18 @@
-// Contexts: the very bits of headcount.problem.contexts and streams, one context at a time.
+// Contexts: the same bits as problem/contexts.py and problem/streams.py, one context at a time.
+//
+// Context n is a function of (key, n) alone, so a run can be stopped, regrouped or resumed on any
+// engine and still sees the same contexts.
 
 struct Context {
     int32_t items[64];
-    uint64_t sources[65];  // bit p of sources[q + 1]: is (item p, item q) an edge? Entry 0 takes what is no pair.
-    uint64_t valid;        // positions p that have a target in the context
+    // Bit p of sources[q + 1]: is (item p, item q) an edge? Entry 0 collects targets that are not in
+    // the context, so that `label` needs no branch.
+    uint64_t sources[65];
+    uint64_t valid;  // positions p that have a target in the context
     int positives;
 };
 
+// SplitMix64 as a function of a counter.
 static inline uint64_t word(uint64_t key, uint64_t counter) {
     uint64_t z = key + (counter + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -14,14 +20,22 @@ static inline uint64_t word(uint64_t key, uint64_t counter) {
     return z ^ (z >> 31);
 }
 
-static inline uint32_t below(uint32_t uniform, uint32_t bound) { return uint64_t(uniform) * bound >> 32; }
+// A uniform 32-bit integer scaled to 0 … bound − 1.
+static inline uint32_t below(uint32_t uniform, uint32_t bound) {
+    return uint64_t(uniform) * bound >> 32;
+}
 
 // place[item] = its position + 1.
 static void mark(const Run& run, const Context& context, uint8_t* place) {
     for (int p = 0; p < run.length; p++) place[context.items[p]] = p + 1;
 }
 
-// Context n of the run's stream, marked. `entry` holds 0 … items−1, before and after; `place` held zeros.
+static void unmark(const Run& run, const Context& context, uint8_t* place) {
+    for (int p = 0; p < run.length; p++) place[context.items[p]] = 0;
+}
+
+// Context n of the run's stream, marked. `entry` holds 0 … items − 1 before and after: only the
+// swaps are undone, so a draw costs O(ℓ) whatever the number of items. `place` held zeros.
 static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, uint8_t* place) {
     const int length = run.length;
     uint64_t pick[64], bring[64], chosen = 0;
@@ -30,7 +44,7 @@ static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, u
         bring[j] = word(run.key, (n * length + j) * 2 + 1);
     }
     int32_t drawn[64], swapped[64];
-    for (int j = 0; j < length; j++) {  // Fisher–Yates
+    for (int j = 0; j < length; j++) {  // step 1: ℓ swaps of Fisher–Yates
         swapped[j] = j + below(pick[j] >> 32, run.items - j);
         drawn[j] = entry[swapped[j]];
         entry[swapped[j]] = entry[j];
@@ -42,6 +56,8 @@ static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, u
         context.items[j] = drawn[j];
     }
     mark(run, context, place);
+    // Steps 2 and 3: each chosen source that is still in its slot brings one of its targets in,
+    // unless one is there already.
     for (; chosen && length > 1; chosen &= chosen - 1) {
         int p = __builtin_ctzll(chosen);
         if (context.items[p] != drawn[p]) continue;
@@ -57,7 +73,7 @@ static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, u
     }
 }
 
-// y_pq of the items of a marked context; the marks are taken back.
+// y_pq of the items of a marked context, which is unmarked.
 static void label(const Run& run, Context& context, uint8_t* place) {
     for (int q = 0; q <= run.length; q++) context.sources[q] = 0;
     context.valid = context.positives = 0;
@@ -70,5 +86,5 @@ static void label(const Run& run, Context& context, uint8_t* place) {
             context.positives += q > 0;
         }
     }
-    for (int p = 0; p < run.length; p++) place[context.items[p]] = 0;
+    unmark(run, context, place);
 }

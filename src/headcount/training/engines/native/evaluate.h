@@ -3,7 +3,8 @@
 constexpr int BLOCK = 64;  // items projected together
 
 struct Evaluation {
-    float *projected, *x;   // [Q K] of the items that stand in the contexts, and the embeddings of a block of them
+    float* projected;  // [Q K] of the items in the contexts
+    float* x;          // the embeddings of a block of them
     int32_t *items, *slot;  // slot: where an item's row is, plus 1
 
     Evaluation(const Run& run, Arena& arena) {
@@ -16,7 +17,7 @@ struct Evaluation {
     }
 };
 
-// Projects the items that stand in the contexts; all of them in their order where pairs are counted.
+// Projects the items in the contexts, each once; all items in their order where pairs are counted.
 static void project_items(const Run& run, const Evaluation& all) {
     int used = 0;
     if (run.counts)
@@ -36,7 +37,8 @@ static void project_items(const Run& run, const Evaluation& all) {
     }
 }
 
-// Under max a pair is predicted or not whatever its context: one pass over all pairs, weighted by their counts.
+// Under max a pair is predicted or not whatever its context: one pass over all pairs, weighted by
+// their counts, replaces a pass over thousands of contexts.
 static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
     const int rows = padded(run.items, 16);
     const float* keys[16];
@@ -48,10 +50,13 @@ static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
         for (int q = 0; q < rows; q += KEYS) {
             Vec best[KEYS];
             Mask winner[KEYS];
-            for (int r = 0; r < KEYS; r++) keys[r] = all.projected + (q + r) * run.columns + work.budget;
+            for (int r = 0; r < KEYS; r++)
+                keys[r] = all.projected + (q + r) * run.columns + work.budget;
             best_head<false>(run, keys, work.queries, best, winner);
             for (int r = 0; r < KEYS; r++) {
-                Mask count = load<Mask>(run.counts + int64_t(q + r) * run.stride + p), predicted = best[r] > tau;
+                // Padded items have count 0 and add nothing.
+                Mask count = load<Mask>(run.counts + int64_t(q + r) * run.stride + p);
+                Mask predicted = best[r] > tau;
                 hits -= predicted & (count < 0) & count;
                 wrong += (count < 0) ? ~predicted & -count : predicted & count;
             }

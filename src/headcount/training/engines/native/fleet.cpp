@@ -1,4 +1,4 @@
-// The library's face: which levels this machine has, and runs spread over threads.
+// The library's C interface: which levels this machine has, and runs spread over threads.
 #include "run.h"
 
 #include <atomic>
@@ -18,14 +18,17 @@ static const Kernel* const kernels[] = {
 #endif
 };
 
-// Numbers below 10⁻³⁸ count as zero: no result shows it, and some machines take a hundred times longer over them.
+// Numbers below 10⁻³⁸ count as zero: some machines take a hundred times longer over them, and Adam's
+// second moments, sums of squares, reach them. It is set per thread, so a step has the same bits
+// wherever it runs.
 static void flush_tiny_numbers() {
 #if defined(__x86_64__)
     _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
 }
 
-// How often each pair of items stands in the contexts: table[target][source], edges negated.
+// How often each pair of items is in the contexts: table[target][source], edges negated. The sign
+// carries the label, so a check reads one table.
 static void count_pairs(const Run* run, int32_t* table) {
     const int length = run->length;
     for (int64_t n = 0; n < run->context_count; n++) {
@@ -37,12 +40,14 @@ static void count_pairs(const Run* run, int32_t* table) {
     }
     for (int64_t item = 0; item < run->items; item++)
         for (int k = 0; k < run->degree; k++) {
-            int32_t& count = table[run->targets[item * run->degree + k] * int64_t(run->stride) + item];
+            const int64_t target = run->targets[item * run->degree + k];
+            int32_t& count = table[target * run->stride + item];
             count = -count;
         }
 }
 
-// Runs under way, spread over threads. A run belongs to one thread, so its bits depend on nothing else.
+// Runs spread over threads. A run stays on one thread for all its steps, so no sum is ever split and
+// its bits depend neither on the number of threads nor on the other runs.
 struct Job {
     const Kernel& kernel;
     Run* runs;
@@ -69,7 +74,6 @@ struct Job {
 
   private:
     void advance(Run& run, char* scratch) {
-        if (steps < 0) return kernel.draw(run, -steps, scratch, stop);
         kernel.train(run, steps, scratch, stop);
         std::vector<int32_t> table;
         const bool counting = run.stride && !run.counts;
@@ -110,18 +114,24 @@ void headcount_count(const Run* run, int32_t* table) { count_pairs(run, table); 
 // Bytes of scratch that a thread needs for this run.
 int64_t headcount_bytes(int level, const Run* run) { return kernels[level]->bytes(*run); }
 
-// Every run's `steps` steps and its evaluation after them; for negative `steps` only draw as many contexts. Once `*stop` is
-// set it returns within a few steps, and runs that are not at their end stay where they are. 0, or 1 if memory ran out.
-int headcount_run(int level, Run* runs, int count, int64_t steps, int threads, char* scratch, int64_t bytes,
-                  volatile int32_t* stop) {
+// The training contexts of the run's next `steps` steps: out[steps][length].
+void headcount_contexts(int level, const Run* run, int64_t steps, char* scratch, int32_t* out) {
+    kernels[level]->contexts(*run, steps, scratch, out);
+}
+
+// Every run's `steps` steps and its evaluation after them. Once `*stop` is set it returns within a
+// few steps, and unfinished runs stay where they are. Returns 0, or 1 if memory ran out.
+int headcount_run(int level, Run* runs, int count, int64_t steps, int threads, char* scratch,
+                  int64_t bytes, volatile int32_t* stop) {
     Job job{*kernels[level], runs, count, steps, scratch, bytes, stop};
-    std::vector<std::thread> crew;
+    std::vector<std::thread> others;
     try {
-        for (int n = 1; n < threads; n++) crew.emplace_back([&job, n] { job.work(n); });
-    } catch (const std::exception&) {  // the system gives no more threads: those that are there do all of it
+        for (int n = 1; n < threads; n++) others.emplace_back([&job, n] { job.work(n); });
+    } catch (const std::exception&) {
+        // The system gives no more threads: those that are there do all the work.
     }
     job.work(0);
-    for (auto& thread : crew) thread.join();
+    for (auto& thread : others) thread.join();
     return job.out_of_memory;
 }
 }

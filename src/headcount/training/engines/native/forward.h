@@ -1,13 +1,17 @@
-// Forward: from a context's embeddings to scores joined across heads. Scores stand transposed: rows are keys q, and
-// queries p lie along the vector, so that a softmax over keys needs no sums across lanes.
+// Forward: from a context's embeddings to scores joined across heads. Scores are stored transposed:
+// rows are keys q, and queries p run along the vector, so that a softmax over keys needs no sums
+// across lanes.
 
-// Phases of a step are compiled apart: together they would leave the compiler short of registers.
+// Phases of a step are compiled separately: inlined together they would spill registers.
 #define PHASE static __attribute__((noinline))
 
-constexpr int ROWS = V == 16 ? 16 : 8;  // positions projected together: accumulators that fit the registers
-constexpr int KEYS = V == 16 ? 8 : 4;   // keys scored together, likewise
-constexpr int DEPTH = 8;                // rows of W handled together; `depth` is a multiple of it
-constexpr int FEW_HEADS = 2;            // up to here sums over all pairs of a head cost less than finding its own
+// Tiles are as large as the registers (32 with AVX-512, 16 below) hold accumulators for: each load
+// then serves as many multiply-adds as possible.
+constexpr int ROWS = V == 16 ? 16 : 8;  // positions projected together
+constexpr int KEYS = V == 16 ? 8 : 4;   // keys scored together
+constexpr int DEPTH = 8;  // rows of W handled together; `depth` is a multiple of it
+// Up to this many heads, summing over all pairs costs less than picking those that a head won.
+constexpr int FEW_HEADS = 2;
 
 static inline int padded(int n, int to) { return (n + to - 1) / to * to; }
 
@@ -17,17 +21,19 @@ struct Arena {
     template <class T>
     T* take(size_t count) {
         uintptr_t here = at;
-        at += (count * sizeof(T) + 127) / 64 * 64;  // a spare line: heads are read and written H columns at a time
+        // A spare cache line: heads are read and written H columns at a time, past their end too.
+        at += (count * sizeof(T) + 127) / 64 * 64;
         return reinterpret_cast<T*>(here);
     }
 };
 
-// A pair of positions: where its slope stands, and the rows of its query and key in [Q K].
+// A pair of positions: the index of its slope, and the rows of its query and key in [Q K].
 struct Pair {
     int32_t at, query, key;
 };
 
-// Everything a step needs beside the state.
+// Everything a step needs besides the state. It fits L1 or L2 at the paper's shapes and is reused
+// from step to step, as the state is: a run streams nothing but embedding rows from memory.
 struct Work {
     const int budget, positions;  // D_K, ℓ padded
     float *x, *projected, *moved, *queries, *joined, *slope, *share, *error;
@@ -35,9 +41,10 @@ struct Work {
     Pair* pairs;
     uint8_t* place;
 
-    Work(const Run& run, Arena& arena) : budget(run.heads * run.key_dim), positions(padded(run.length, 16)) {
+    Work(const Run& run, Arena& arena)
+        : budget(run.heads * run.key_dim), positions(padded(run.length, 16)) {
         size_t square = size_t(positions) * positions;
-        x = arena.take<float>(size_t(run.depth) * positions);        // [depth / DEPTH][positions][DEPTH]
+        x = arena.take<float>(size_t(run.depth) * positions);  // [depth / DEPTH][positions][DEPTH]
         projected = arena.take<float>(positions * run.columns);      // [Q K]
         moved = arena.take<float>(positions * run.columns);          // its gradient
         queries = arena.take<float>(size_t(V) * padded(budget, V));  // Qᵀ of V positions: [D_K][V]
@@ -64,7 +71,8 @@ PHASE void gather(const Run& run, const int32_t* items, int count, int rows, flo
     }
 }
 
-// out = X [W_Q W_K]; each weight is read once for ROWS positions.
+// out = X [W_Q W_K]. A panel of V columns of W is contiguous, so weights stream in order, and each
+// is read once for ROWS positions.
 PHASE void project(const Run& run, const float* x, int rows, float* out) {
     for (int c = 0; c < run.columns; c += V)
         for (int p = 0; p < rows; p += ROWS) {
@@ -91,7 +99,8 @@ static void transpose_queries(const float* const* rows, int budget, float* out) 
 }
 
 // S⁽ᵏ⁾ of KEYS keys and V queries; `head` is the head's first column.
-static inline void score(const float* const* keys, const float* queries, int head, int key_dim, Vec (&scores)[KEYS]) {
+static inline void score(const float* const* keys, const float* queries, int head, int key_dim,
+                         Vec (&scores)[KEYS]) {
     for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
     for (int a = head; a < head + key_dim; a++) {
         Vec query = load(queries + a * V);
@@ -99,11 +108,12 @@ static inline void score(const float* const* keys, const float* queries, int hea
     }
 }
 
-// max over heads, and in training the first column of the head that has it (the first of equals); there NaN wins and
-// stays.
+// max over heads, and in training the first column of the head that has it. Of equal scores the
+// first head wins, as argmax does in the reference. In training NaN wins and stays: a plain maximum
+// would drop it, and a diverged run would go unnoticed.
 template <bool training>
-static inline void best_head(const Run& run, const float* const* keys, const float* queries, Vec (&best)[KEYS],
-                             Mask (&winner)[KEYS]) {
+static inline void best_head(const Run& run, const float* const* keys, const float* queries,
+                             Vec (&best)[KEYS], Mask (&winner)[KEYS]) {
     score(keys, queries, 0, run.key_dim, best);
     for (int r = 0; r < KEYS; r++) winner[r] = Mask{};
     for (int head = run.key_dim; head < run.heads * run.key_dim; head += run.key_dim) {
@@ -119,7 +129,8 @@ static inline void best_head(const Run& run, const float* const* keys, const flo
 }
 
 // Σ_k softmax(S⁽ᵏ⁾/√d_k) for V queries at column p; the shares of every head are kept.
-static void join_softmax(const Run& run, const Work& work, const float* const* keys, const float* queries, int p) {
+static void join_softmax(const Run& run, const Work& work, const float* const* keys,
+                         const float* queries, int p) {
     const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
     const int n = work.positions;
     for (int q = 0; q < run.length; q++) store(work.joined + q * n + p, Vec{});
@@ -131,6 +142,7 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
             score(keys + q, queries, k * run.key_dim, run.key_dim, scores);
             for (int r = 0; r < KEYS; r++) {
                 store(share + (q + r) * n, scores[r] * scale);
+                // Padded keys are not in the context and must not count.
                 if (q + r < run.length) top = top > scores[r] * scale ? top : scores[r] * scale;
             }
         }
@@ -147,8 +159,8 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
     }
 }
 
-// Scores of a context joined across heads, and in training the heads that won. Row r of [Q K] is rows[r]; there are
-// `positions` of them.
+// Scores of a context joined across heads, and in training the heads that won. Row r of [Q K] is
+// rows[r]; there are `positions` of them.
 template <bool training>
 PHASE void join(const Run& run, const Work& work, const float* const* rows) {
     const float* keys[64];

@@ -5,19 +5,21 @@
 
 enum Variant : int32_t { MAX, SOFTMAX, VALUE };  // `sum` is MAX with one head of width D_K
 
-// Mirrored field by field in native_engine.py.
+// Mirrored field by field in library.py.
 struct Run {
     // The task. Rows are padded with zeros to `width`, a multiple of 16.
     const float* rows;       // X: [items][width]
     const float* messages;   // X W_V: [items][width]
     const int32_t* targets;  // [items][degree]
-    // The state, in panels of V columns: [columns / V][depth][V]. Column c < D_K belongs to W_Q, D_K + c to W_K.
+    // The state, in panels of V columns: [columns / V][depth][V]. Column c < D_K belongs to W_Q,
+    // D_K + c to W_K. A panel's column block is one vector, so no load or store is strided.
     float* weights;
     float* first;
     float* second;
     float* threshold;     // τ and its moments
-    const float* scales;  // [steps][2], from engine.adam_scales
-    // What to evaluate after the steps: [contexts][length], and how often each pair stands in them, or null.
+    const float* scales;  // [steps][2], from engines/base.py: adam_scales
+    // What to evaluate after the steps: [contexts][length], and how often each pair is in them, or
+    // null.
     const int32_t* contexts;
     const int32_t* counts;  // [target][source], rows of `stride`; edges negated
     int64_t context_count;
@@ -26,7 +28,7 @@ struct Run {
     int64_t taken;     // steps
     int64_t diverged;  // the first step with a number that is not finite, or 0
     int64_t columns;   // 2·D_K, padded to V
-    double tally[2];  // what objective.tally counts, summed
+    double tally[2];   // what objective.tally counts, summed
     int32_t items, width, depth, heads, key_dim, degree, length, variant, stride;
     float sharpness;
 };
@@ -35,8 +37,8 @@ struct Kernel {
     int width;                    // V
     size_t (*bytes)(const Run&);  // of scratch that a run needs
     void (*train)(Run&, int64_t steps, char* scratch, const volatile int32_t* stop);
-    void (*draw)(Run&, int64_t steps, char* scratch, const volatile int32_t* stop);  // the contexts alone, for timing
     void (*evaluate)(Run&, char* scratch, const volatile int32_t* stop);
+    void (*contexts)(const Run&, int64_t steps, char* scratch, int32_t* out);
 };
 
 namespace baseline { extern const Kernel kernel; }

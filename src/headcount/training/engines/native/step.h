@@ -10,14 +10,15 @@ PHASE float logistic_slope(const Run& run, const Work& work, const Context& cont
     const int length = run.length;
     const float pairs = length * length, scale = run.sharpness / pairs, tau = run.threshold[0];
     float weight = length - 1;  // Eq. (30) above degree 1
-    if (run.degree > 1) weight = context.positives ? (pairs - context.positives) / context.positives : 0;
+    if (run.degree > 1)
+        weight = context.positives ? (pairs - context.positives) / context.positives : 0;
     Vec total = {};
     for (int q = 0; q < length; q++)
         for (int p = 0; p < length; p += V) {
             Vec z = (load(work.joined + q * work.positions + p) - tau) * run.sharpness;
             Vec chance = 1 / (1 + exponential(-z));
             Vec slope = (positive(context, q, p) ? (chance - 1) * weight : chance) * scale;
-            slope = lanes() < length - p ? slope : Vec{};
+            slope = lanes() < length - p ? slope : Vec{};  // padded queries must not move τ
             store(work.slope + q * work.positions + p, slope);
             total += slope;
         }
@@ -30,7 +31,8 @@ static float retrieval_error(const Run& run, const Work& work, const Context& co
     for (int i = 0; i < run.width; i += V) {
         Vec error = {};
         for (int q = 0; q < run.length; q++) {
-            float weight = work.joined[q * work.positions + p] - float(context.sources[q + 1] >> p & 1);
+            const float score = work.joined[q * work.positions + p];
+            float weight = score - float(context.sources[q + 1] >> p & 1);
             error += weight * load(run.messages + int64_t(context.items[q]) * run.width + i);
         }
         store(work.error + i, error);
@@ -49,7 +51,8 @@ static float retrieval_slope(const Run& run, const Work& work, const Context& co
         for (int q = 0; q < run.length; q++) {
             const float* message = run.messages + int64_t(context.items[q]) * run.width;
             Vec product = {};
-            for (int i = 0; valid && i < run.width; i += V) product += load(work.error + i) * load(message + i);
+            for (int i = 0; valid && i < run.width; i += V)
+                product += load(work.error + i) * load(message + i);
             total += work.slope[q * work.positions + p] = sum(product) * scale;
         }
     }
@@ -64,7 +67,8 @@ static inline ShortMask within(int columns) {
 }
 
 // out_r += Σ_c weight[r, c]·in_c for one head's columns of [Q K].
-static void mix(const Run& run, const float* weight, int row, int column, const float* in, float* out) {
+static void mix(const Run& run, const float* weight, int row, int column, const float* in,
+                float* out) {
     for (int a = 0; a < run.key_dim; a += H)
         for (int r = 0; r < run.length; r += 4) {
             Short sums[4] = {};
@@ -85,7 +89,8 @@ static void move_head(const Run& run, const Work& work, const float* slope, int 
     mix(run, slope, work.positions, 1, work.projected + head, work.moved + work.budget + head);
 }
 
-// The pairs along diagonals q = p + shift mod ℓ: neighbours in this order share no row.
+// The pairs along diagonals q = p + shift mod ℓ: neighbours in this order share no row, so
+// `move_winners` does not load what it has just stored.
 static void list_pairs(const Run& run, const Work& work) {
     const int row = run.columns;
     Pair* pair = work.pairs;
@@ -96,7 +101,7 @@ static void list_pairs(const Run& run, const Work& work) {
         }
 }
 
-// Each pair moves the head that won it, H columns at a time. In the order of the list none waits for another's store.
+// Each pair moves the head that won it, H columns at a time, in the order of `list_pairs`.
 PHASE void move_winners(const Run& run, const Work& work) {
     const float* const slopes = work.slope;
     const int32_t* const winners = work.winner;
@@ -107,7 +112,8 @@ PHASE void move_winners(const Run& run, const Work& work) {
         float* to = work.moved + a;
         for (const Pair* pair = work.pairs; pair < end; pair++) {
             const Short slope = slopes[pair->at] - Short{};
-            const uint32_t query = pair->query + winners[pair->at], key = pair->key + winners[pair->at];
+            const uint32_t query = pair->query + winners[pair->at];
+            const uint32_t key = pair->key + winners[pair->at];
             Short with_key = slope * (Short)(load<ShortMask>(from + key) & kept);
             Short with_query = slope * (Short)(load<ShortMask>(from + query) & kept);
             store(to + query, load<Short>(to + query) + with_key);
@@ -124,7 +130,8 @@ PHASE void move(const Run& run, const Work& work) {
     const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
     const bool softmax = run.variant == SOFTMAX;
     for (int k = 0; k < run.heads; k++) {
-        float* own = work.share + (softmax ? int64_t(k) * n * n : 0);  // shares before, slopes of this head after
+        // Holds the head's shares before, its slopes after.
+        float* own = work.share + (softmax ? int64_t(k) * n * n : 0);
         for (int p = 0; p < run.length; p += V) {
             Vec mean = {};
             for (int q = 0; q < run.length && softmax; q++)
@@ -140,6 +147,7 @@ PHASE void move(const Run& run, const Work& work) {
     }
 }
 
+// AdamW. `scales` holds the rate and the bias corrections of this step (adam_scales).
 template <class T, class Root>
 static inline void adam(T& value, T& first, T& second, T slope, const float* scales, Root root) {
     first = first * 0.9f + slope * 0.1f;
@@ -147,7 +155,8 @@ static inline void adam(T& value, T& first, T& second, T slope, const float* sca
     value -= scales[0] * first / (root(second) * scales[1] + 1e-8f);
 }
 
-// Gradient of [W_Q W_K] and AdamW in one pass over the state.
+// Gradient of [W_Q W_K] and AdamW in one pass over the state: the gradient never leaves registers,
+// and each of the three parts of the state is read and written once per step.
 PHASE void update(const Run& run, const Work& work, const float* scales) {
     for (int c = 0; c < run.columns; c += V)
         for (int i = 0; i < run.depth; i += DEPTH) {
@@ -159,7 +168,8 @@ PHASE void update(const Run& run, const Work& work, const float* scales) {
             }
             int64_t at = int64_t(c) * run.depth + i * V;
             for (int r = 0; r < DEPTH; r++, at += V) {
-                Vec weight = load(run.weights + at), first = load(run.first + at), second = load(run.second + at);
+                Vec weight = load(run.weights + at), first = load(run.first + at);
+                Vec second = load(run.second + at);
                 adam(weight, first, second, slopes[r], scales, square_root);
                 store(run.weights + at, weight);
                 store(run.first + at, first);
@@ -174,9 +184,11 @@ static void step(Run& run, const Work& work, const Context& context, const float
     gather(run, context.items, run.length, work.positions, work.x);
     project(run, work.x, work.positions, work.projected);
     join<true>(run, work, rows);
-    float total = run.variant == VALUE ? retrieval_slope(run, work, context) : logistic_slope(run, work, context);
+    float total = run.variant == VALUE ? retrieval_slope(run, work, context)
+                                       : logistic_slope(run, work, context);
     move(run, work);
     run.taken++;
+    // A score that is not finite makes the sum of the slopes not finite: one test per step.
     if (!run.diverged && !__builtin_isfinite(total)) run.diverged = run.taken;
     update(run, work, scales);
     float *tau = run.threshold, slope = run.variant == VALUE ? 0 : -total;

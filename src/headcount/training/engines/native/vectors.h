@@ -1,4 +1,5 @@
-// Vectors of V floats in the compiler's own vector types, and the few functions on them. V depends on the level.
+// Vectors of V floats in the compiler's own vector types, and the few functions on them. V depends
+// on the level.
 constexpr int V = HEADCOUNT_WIDTH;
 typedef float Vec __attribute__((vector_size(4 * V)));
 typedef int32_t Mask __attribute__((vector_size(4 * V)));  // also lane-wise integers
@@ -48,9 +49,11 @@ static inline Vec square_root(Vec value) {
 static inline Vec exponential(Vec x) {
     x = x > 87.f ? splat(87.f) : x;
     x = x < -87.f ? splat(-87.f) : x;
-    const float shift = 12582912.f;  // 1.5·2²³: adding it rounds to a whole number, kept in the low bits
+    // 1.5·2²³: adding it rounds to a whole number, which the low bits of the sum then hold.
+    const float shift = 12582912.f;
     Vec shifted = x * 1.44269504f + shift, whole = shifted - shift;
-    Vec f = x - whole * 0.693359375f + whole * 2.12194440e-4f;  // ln 2 in two parts
+    // ln 2 in two parts: the first has few bits, so its product with `whole` is exact.
+    Vec f = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     Vec power = splat(1 / 5040.f);
     power = power * f + 1 / 720.f;
     power = power * f + 1 / 120.f;
@@ -59,6 +62,7 @@ static inline Vec exponential(Vec x) {
     power = power * f + 0.5f;
     power = power * f + 1.f;
     power = power * f + 1.f;
+    // times 2^whole, built in the exponent bits; 0x4B400000 are the bits of `shift`
     return power * (Vec)(((Mask)shifted + (127 - 0x4B400000)) << 23);
 }
 

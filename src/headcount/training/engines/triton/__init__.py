@@ -1,1 +1,1 @@
-"""The engine for CUDA: Triton kernels."""
+"""The engine for CUDA, with Triton kernels."""

@@ -7,14 +7,19 @@ from typing import Any
 
 from headcount.training.spec import RunSpec
 
-_RESIDENT = 4096  # weights of W_Q up to which a run's state is kept in registers
+# Weights of W_Q up to which a run's state is kept in registers: W, m and v of both matrices are
+# then 6 · 4096 floats, 192 registers for each of 128 threads.
+_RESIDENT = 4096
 _WIDE = 128  # columns handled at a time when it streams
 _SCORES = 2**14  # of all heads of a context that are held at a time
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes a kernel is compiled for. They follow from a run's own spec, so grouping cannot change its bits."""
+    """The sizes a kernel is compiled for.
+
+    They follow from a run's own spec alone, so grouping cannot change its bits.
+    """
 
     variant: str
     degree: int
@@ -52,7 +57,10 @@ class Shape:
 
     @property
     def warps(self) -> int:
-        """Few threads are fast: they talk less. Enough of them to hold the state and the heads' scores."""
+        """Enough threads to hold the state and the heads' scores in registers, and no more.
+
+        Fewer threads exchange less in each product and reduction.
+        """
         heads = self.h if self.resident else self.group
         return max(min(4, _power(self.dm * self.d // 512, 1)), heads * self.l**2 // 1024)
 

@@ -1,4 +1,4 @@
-"""Compile kernels ahead, in parallel: a paper's grid has some hundred shapes, and each takes seconds to compile."""
+"""Compile kernels ahead and in parallel: the paper's grid has some hundred shapes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from headcount.provenance import cores
 from headcount.training.engines.base import Engine
 from headcount.training.spec import RunSpec
 
-_CACHED = 1.5  # seconds that a shape takes at most whose kernels lie in Triton's cache on the disk
+_CACHED = 1.5  # seconds that a shape takes at most if Triton's cache on disk has its kernels
 _MOST_PROCESSES = 16  # each has its own context on the device
 
 
 def warm_up(specs: Sequence[RunSpec], engine: Engine) -> int:
-    """Have every kernel that these runs need in Triton's cache; returns how many shapes were looked at.
+    """Bring every kernel that these runs need into Triton's cache; returns the number of shapes.
 
-    Shapes are tried here one by one while they come from the cache; from the first that has to be compiled on, the
-    rest is compiled by as many processes as there are cores.
+    Shapes are tried one by one while they come from the cache. From the first one that has to be
+    compiled, which takes seconds, the rest is compiled by as many processes as there are cores.
     """
     shapes = [runs[0] for runs in _by_shape(specs, engine)]
     left = iter(shapes)

@@ -1,11 +1,11 @@
-"""Triton kernels around the steps: drawing contexts, and the tallies of a check."""
+"""Kernels around the steps: drawing contexts, and the tallies of a check."""
 
 from __future__ import annotations
 
 import triton.language as tl
 from triton import jit
 
-from headcount.training.engines.triton.kernels import (
+from headcount.training.engines.triton.kernels.arithmetic import (
     head_scores,
     joined_scores,
     labels,
@@ -43,11 +43,13 @@ def _row(a, slot, j):
 
 
 @jit(do_not_specialize=["steps", "taken", "chance"])
-def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chance, DEGREE: tl.constexpr,
-                  LENGTH: tl.constexpr, L: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chance,
+                  DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr,
+                  BLOCK: tl.constexpr):  # fmt: skip
     """Contexts taken … taken + steps − 1 of every run's stream: ContextSampler, bit for bit.
 
-    A context is a column, so that with one warp a thread holds the whole of it.
+    A context is a column, so that with one warp a thread holds the whole of it and its sequential
+    steps need no exchange between threads.
     """
     run = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :].to(tl.int64)
@@ -56,7 +58,8 @@ def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chanc
     counter = ((n + taken) * LENGTH + slot) * 2
     pick, choose = _words(key, counter)
     place, which = _words(key, counter + 1)
-    # Step 1: ℓ steps of a Fisher–Yates shuffle, without the array.
+    # Step 1: ℓ swaps of a Fisher–Yates shuffle, without the array of items: `moved` follows what
+    # earlier swaps have left in the slots that later ones read.
     swapped = slot + _below(pick, m - slot)
     context, moved = swapped, tl.broadcast_to(slot, (L, BLOCK))
     for i in range(LENGTH - 1):
@@ -81,16 +84,16 @@ def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chanc
 
 
 @jit
-def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr, D: tl.constexpr,
-                  L: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr,
+                  D: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
+                  BLOCK: tl.constexpr):  # fmt: skip
     """Q = X W_Q and K = X W_K for all items of every run: tables [2, places, D]."""
     run, side = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     item = tl.program_id(1) * L + tl.arange(0, L)
     inside = item < tl.load(items + run)
     x_at = rows + (tl.load(first_row + run) + item) * DM
-    at = (side * places + tl.load(first_place + run) + item)[:, None] * D + tl.arange(0, WIDE)[
-        None, :
-    ]
+    at = (side * places + tl.load(first_place + run) + item)[:, None] * D
+    at = at + tl.arange(0, WIDE)[None, :]
     for a in range(0, D, WIDE):
         projected = project(
             x_at, inside, weights + (run * 2 + side) * (DM * D) + a, D, DM, L, WIDE, BLOCK
@@ -99,23 +102,21 @@ def project_items(tables, weights, rows, items, first_row, first_place, places, 
 
 
 @jit
-def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places, HEADS: tl.constexpr,
-                H: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr):  # fmt: skip
-    """A tile of all m² pairs under max: hits and wrong decisions, weighted by how often a pair stands in the contexts.
+def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places,
+                HEADS: tl.constexpr, H: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr,
+                TILE: tl.constexpr):  # fmt: skip
+    """A tile of all m² pairs under max: hits and wrong decisions.
 
-    `counts` holds that number for each ordered pair, negative where it is no edge.
+    They are weighted by how often a pair is in the contexts: `counts` holds that number for each
+    ordered pair, negative where it is not an edge.
     """
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    m, tau, place = (
-        tl.load(items + run).to(tl.int32),
-        tl.load(thresholds + run * 3),
-        tl.load(first_place + run),
-    )
+    m, place = tl.load(items + run).to(tl.int32), tl.load(first_place + run)
+    tau = tl.load(thresholds + run * 3)
+    # The grid is that of the largest run; a smaller one finds its surplus tiles beyond its items.
     across = tl.cdiv(m, TILE)
-    source, target = (
-        part // across * TILE + tl.arange(0, TILE),
-        part % across * TILE + tl.arange(0, TILE),
-    )
+    source = part // across * TILE + tl.arange(0, TILE)
+    target = part % across * TILE + tl.arange(0, TILE)
     column = tl.arange(0, WIDE)
     joined = tl.full((TILE, TILE), float("-inf"), tl.float32)
     for h in range(HEADS):
@@ -123,39 +124,38 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
         for a in range(0, DK, WIDE):
             at_q = (place + source)[:, None] * (H * DK) + h * DK + a + column[None, :]
             at_k = (places + place + target)[:, None] * (H * DK) + h * DK + a + column[None, :]
-            q = tl.load(
-                tables + at_q, mask=(source < m)[:, None] & (column < DK)[None, :], other=0.0
-            )
-            k = tl.load(
-                tables + at_k, mask=(target < m)[:, None] & (column < DK)[None, :], other=0.0
-            )
+            inside = (column < DK)[None, :]
+            q = tl.load(tables + at_q, mask=(source < m)[:, None] & inside, other=0.0)
+            k = tl.load(tables + at_k, mask=(target < m)[:, None] & inside, other=0.0)
             score += product(q, tl.trans(k))
         joined = tl.maximum(joined, score)
     at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
     above, edge = joined > tau, count > 0
     at = tallies + (run * tl.num_programs(1) + part) * 2
-    count = count.to(tl.int64)
+    count = count.to(tl.int64)  # sums of counts are exact, so their order does not matter
     tl.store(at, tl.sum(tl.where(above & edge, count, 0)).to(tl.float64))
     tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
 
 
 @jit
-def tally_contexts(tallies, tables, thresholds, contexts, task, targets, messages, first_row, first_place, head_scales,
-                   places, count, PER: tl.constexpr, VARIANT: tl.constexpr, DEGREE: tl.constexpr,
-                   HEADS: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-                   DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
-    """What PER contexts add to a run's metric: (hits, wrong decisions), or (squared error, valid positions)."""
+def tally_contexts(tallies, tables, thresholds, contexts, task, targets, messages, first_row,
+                   first_place, head_scales, places, count, PER: tl.constexpr,
+                   VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                   H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+                   DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+                   PART: tl.constexpr):  # fmt: skip
+    """What PER contexts add to a run's metric.
+
+    (hits, wrong decisions), or for `value` (squared error, valid positions).
+    """
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     D: tl.constexpr = H * DK
     position = tl.arange(0, L)
     inside = position < LENGTH
     column = tl.arange(0, GROUP)[:, None, None] * DK + tl.arange(0, PART)[None, None, :]
-    tau, row, place = (
-        tl.load(thresholds + run * 3),
-        tl.load(first_row + run),
-        tl.load(first_place + run),
-    )
+    tau = tl.load(thresholds + run * 3)
+    row, place = tl.load(first_row + run), tl.load(first_place + run)
     head_scale, of_task = tl.load(head_scales + run), tl.load(task + run)
     first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
@@ -178,6 +178,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, message
                 _v, error = retrieval_error(
                     joined, y, valid, messages, row, item, b, LENGTH, L, DM, BLOCK
                 )
+                # Spread over L columns, as `first` is summed as a whole; L is a power of two.
                 first += tl.sum(error * error, axis=1)[:, None] / L
             second += valid.to(tl.float32)[:, None] / L
         else:

@@ -1,0 +1,113 @@
+"""The native engine's compiled library: where it is, its types, and calls that can be stopped."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from threading import Event, Thread
+
+from torch import Tensor
+
+from headcount.errors import InputError
+from headcount.shapes import Int
+
+
+class Run(ctypes.Structure):
+    """`struct Run` of run.h, field by field."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("rows", "messages", "targets")),
+        *((name, ctypes.c_void_p) for name in ("weights", "first", "second")),
+        *((name, ctypes.c_void_p) for name in ("threshold", "scales")),
+        *((name, ctypes.c_void_p) for name in ("contexts", "counts")),
+        ("context_count", ctypes.c_int64),
+        *((name, ctypes.c_uint64) for name in ("key", "chosen")),
+        *((name, ctypes.c_int64) for name in ("taken", "diverged", "columns")),
+        ("tally", ctypes.c_double * 2),
+        *((name, ctypes.c_int32) for name in ("items", "width", "depth", "heads", "key_dim")),
+        *((name, ctypes.c_int32) for name in ("degree", "length", "variant", "stride")),
+        ("sharpness", ctypes.c_float),
+    )
+
+
+_POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_FUNCTIONS = {  # of fleet.cpp: arguments, result
+    "headcount_level": ((), _INT),
+    "headcount_run_size": ((), _INT),
+    "headcount_width": ((_INT,), _INT),
+    "headcount_bytes": ((_INT, _POINTER), _LONG),
+    "headcount_count": ((_POINTER, _POINTER), None),
+    "headcount_contexts": ((_INT, _POINTER, _LONG, _POINTER, _POINTER), None),
+    "headcount_run": ((_INT, _POINTER, _INT, _LONG, _INT, _POINTER, _LONG, _POINTER), _INT),
+}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library that setup.py built, or an error that says how to get it."""
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_native{suffix}")
+        if path.exists():
+            try:
+                return _declared(ctypes.CDLL(str(path)))
+            except OSError as error:
+                raise InputError(
+                    f"the native engine cannot be loaded ({error}); reinstall headcount."
+                ) from error
+    raise InputError(
+        "the native engine was not built; install a C++ compiler (g++ or clang) and reinstall "
+        "headcount."
+    )
+
+
+def _declared(found: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of its functions, if it was built from these sources."""
+    same = all(hasattr(found, name) for name in _FUNCTIONS)
+    # A struct of another size would have the kernels write past it.
+    if not same or found.headcount_run_size() != ctypes.sizeof(Run):
+        raise InputError("the native engine was built from other sources; reinstall headcount.")
+    for name, (arguments, result) in _FUNCTIONS.items():
+        getattr(found, name).argtypes = arguments
+        getattr(found, name).restype = result
+    return found
+
+
+def run_steps(
+    level: int,
+    runs: ctypes.Array[Run],
+    steps: int,
+    scratch: Int[Tensor, "threads bytes"],
+    held: object,
+) -> None:
+    """Take `steps` steps of every run and evaluate it; an interrupt ends both within a few steps.
+
+    There are as many threads as rows of scratch. The library is called from a thread of its own,
+    because Python's main thread handles no signal while it waits for C. That thread holds `held`,
+    all that the runs point at: an interrupt may free the caller's references while the kernels
+    still write.
+    """
+    stop, codes, begun, ended = ctypes.c_int32(0), [], Event(), Event()
+
+    def call(held: object = held) -> None:
+        begun.set()
+        try:
+            work = (level, runs, len(runs), steps)
+            memory = (len(scratch), scratch.data_ptr(), scratch.shape[1])
+            codes.append(library().headcount_run(*work, *memory, ctypes.byref(stop)))
+        finally:
+            ended.set()
+
+    try:
+        Thread(target=call, daemon=True).start()
+        ended.wait()  # not `join`: once interrupted, it takes a living thread for dead
+    except BaseException:
+        stop.value = 1
+        if begun.wait(0.2):  # a thread that has not begun by then will find `stop` set
+            ended.wait()
+        raise
+    if codes != [0]:
+        raise MemoryError(
+            "the native engine ran out of memory; train fewer or smaller runs at a time"
+        )

@@ -1,0 +1,1 @@
+"""Triton kernels of a fleet. Triton reads their source itself: plain functions, no type hints."""

@@ -1,0 +1,186 @@
+"""The arithmetic that the kernels of a fleet share: products, scores, labels, losses, AdamW.
+
+Sizes are padded to what the tensor cores take: contexts to L ≥ 16 positions, d_model to DM, heads
+to H, their width to DK; D = H·DK. Padded entries are zero and stay zero, because a zero column pair
+of W_Q and W_K has zero gradient and a zero embedding column moves nothing. Everything a run
+computes follows from its own arguments, so its bits do not depend on the other runs of a launch.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+from triton import jit
+
+
+@jit
+def _high(a):
+    """The leading 11 bits of the mantissa: what a tf32 operand keeps."""
+    # Truncated here, so that a − high is exact and the split does not depend on how the hardware
+    # rounds its operands.
+    return (a.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@jit
+def product(a, b):
+    """a·b to about 2⁻²¹ in three tf32 products, float32 in effect.
+
+    Each factor is split into two tf32 numbers, because tensor cores have no float32 mode; the
+    product that is dropped, low·low, is smaller still.
+    """
+    a_high, b_high = _high(a), _high(b)
+    # Small terms first: they would be rounded away against the large one.
+    total = tl.dot(a - a_high, b_high, input_precision="tf32")
+    total = tl.dot(a_high, b - b_high, acc=total, input_precision="tf32")
+    return tl.dot(a_high, b_high, acc=total, input_precision="tf32")
+
+
+@jit
+def _reciprocal(a):
+    """1/a for a > 0 to a few units in the last place, in 2 instructions; a division takes 10."""
+    root = tl.rsqrt(a)
+    return root * root
+
+
+@jit
+def adam(w, gradient, first, second, rate, scale):
+    """AdamW: W − rate·m/(√v·scale + ε), `rate` and `scale` from `adam_scales`."""
+    first = 0.9 * first + 0.1 * gradient
+    second = 0.999 * second + 0.001 * gradient * gradient
+    return w - rate * first * _reciprocal(tl.sqrt(second) * scale + 1e-8), first, second
+
+
+@jit
+def by_head(a, L: tl.constexpr, H: tl.constexpr, DK: tl.constexpr):
+    """[L, D] as [H, L, DK]."""
+    return tl.permute(tl.reshape(a, (L, H, DK)), (1, 0, 2))
+
+
+@jit
+def side_by_side(a, L: tl.constexpr, D: tl.constexpr):
+    """[H, L, DK] as [L, D]."""
+    return tl.reshape(tl.permute(a, (1, 0, 2)), (L, D))
+
+
+@jit
+def _widened(a, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """A contraction must be at least 16 long: zeros between narrow columns.
+
+    Where the zeros are does not matter, as Q and K are widened alike; `join` is cheapest.
+    """
+    if DK < 16:
+        a = tl.reshape(tl.join(a, tl.zeros_like(a)), (H, L, 2 * DK))
+    return a
+
+
+@jit
+def head_scores(q, k, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ as [H, L, L]."""
+    return product(_widened(q, H, L, DK), tl.permute(_widened(k, H, L, DK), (0, 2, 1)))
+
+
+@jit
+def shares(s, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr,
+           LENGTH: tl.constexpr, L: tl.constexpr):  # fmt: skip
+    """Softmax along the context, where the variant has it; padded heads never win or add."""
+    if VARIANT == "softmax":
+        s *= scale
+        if LENGTH < L:
+            s = tl.where((tl.arange(0, L) < LENGTH)[None, None, :], s, float("-inf"))
+        s = tl.exp(s - tl.max(s, axis=2)[:, :, None])
+        s = s * _reciprocal(tl.sum(s, axis=2))[:, :, None]
+        if HEADS % H != 0:
+            s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, 0.0)
+    elif HEADS % H != 0:
+        s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, float("-inf"))
+    return s
+
+
+@jit
+def joined_scores(s, VARIANT: tl.constexpr):
+    """Scores joined across heads, [L, L]: the largest, or the sum of the shares."""
+    return tl.sum(s, axis=0) if VARIANT == "softmax" else tl.max(s, axis=0)
+
+
+@jit
+def labels(targets, row, item, DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr):
+    """y_pq as [L, L]: is item q an out-neighbour of item p?"""
+    # Padded positions hold item −1 and load target −2: they match nothing, nor each other.
+    inside = tl.arange(0, L) < LENGTH
+    y = tl.zeros((L, L), tl.int1)
+    for j in range(DEGREE):
+        target = tl.load(targets + (row + item) * DEGREE + j, mask=inside, other=-2)
+        y |= target[:, None] == item[None, :]
+    return y
+
+
+@jit
+def retrieval_error(joined, y, valid, messages, row, item, b, LENGTH: tl.constexpr,
+                    L: tl.constexpr, DM: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Columns b … b + BLOCK of the messages and of the error ((S − y) V) of the valid rows."""
+    inside = tl.arange(0, L) < LENGTH
+    v = tl.load(
+        messages + (row + item)[:, None] * DM + (b + tl.arange(0, BLOCK))[None, :],
+        mask=inside[:, None],
+        other=0.0,
+    )
+    return v, product(tl.where(valid[:, None], joined - y.to(tl.float32), 0.0), v)
+
+
+@jit
+def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
+             DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+             BLOCK: tl.constexpr):  # fmt: skip
+    """∂L/∂S of the joined scores [L, L]: the logistic loss, or Eq. (4)."""
+    if VARIANT == "value":
+        valid = tl.max(y.to(tl.int32), axis=1) > 0
+        count = tl.maximum(tl.sum(valid.to(tl.int32)), 1).to(tl.float32)
+        slope = tl.zeros((L, L), tl.float32)
+        for b in range(0, DM, BLOCK):
+            v, error = retrieval_error(
+                joined, y, valid, messages, row, item, b, LENGTH, L, DM, BLOCK
+            )
+            slope += product(error, tl.trans(v))
+        slope = tl.where(valid[:, None], slope, 0.0) * (2.0 / count)
+    else:
+        chance = _reciprocal(1.0 + tl.exp(-alpha * (joined - tau)))
+        if DEGREE == 1:
+            weight = LENGTH - 1.0
+        else:  # Eq. (30)
+            count = tl.sum(y.to(tl.float32))
+            weight = tl.where(count > 0, (LENGTH * LENGTH - count) / tl.maximum(count, 1.0), 0.0)
+        slope = tl.where(y, (chance - 1.0) * weight, chance) * (alpha / (LENGTH * LENGTH))
+    if LENGTH < L:  # padded positions are not in the context
+        inside = tl.arange(0, L) < LENGTH
+        slope = tl.where(inside[:, None] & inside[None, :], slope, 0.0)
+    return slope
+
+
+@jit
+def head_slopes(s, joined, slope, scale, VARIANT: tl.constexpr):
+    """∂L/∂S⁽ᵏ⁾ [H, L, L] from the slope of the joined scores."""
+    if VARIANT == "softmax":
+        s = s * (slope[None, :, :] - tl.sum(s * slope[None, :, :], axis=2)[:, :, None]) * scale
+    else:
+        # Only the winning head moves. Where heads tie to the last bit all of them do, while the
+        # reference takes the first: finding it would take another pass, and such ties are rare.
+        s = tl.where(s == joined[None, :, :], slope[None, :, :], 0.0)
+    return s
+
+
+@jit
+def slope_total(slope, joined):
+    """The summed slope; not finite as soon as a score is not."""
+    # 0·score carries NaN and ∞ over: tl.max drops NaN and may end as −∞, whose slope is finite.
+    return tl.sum(slope + 0.0 * joined)
+
+
+@jit
+def project(x_at, inside, weights, D: tl.constexpr, DM: tl.constexpr, L: tl.constexpr,
+            WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """Rows [L, DM] times WIDE columns of weights [DM, D] in memory, BLOCK rows at a time."""
+    total = tl.zeros((L, WIDE), tl.float32)
+    for b in range(0, DM, BLOCK):
+        i = b + tl.arange(0, BLOCK)
+        x = tl.load(x_at[:, None] + i[None, :], mask=inside[:, None], other=0.0)
+        total += product(x, tl.load(weights + i[:, None] * D + tl.arange(0, WIDE)[None, :]))
+    return total

@@ -1,0 +1,202 @@
+"""Training kernels: one run per program, hundreds of steps per launch.
+
+A program owns its run for the whole launch, so steps need no synchronisation between programs and
+no round trip to the host.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+from triton import jit
+
+from headcount.training.engines.triton.kernels.arithmetic import (
+    adam,
+    by_head,
+    head_scores,
+    head_slopes,
+    joined_scores,
+    labels,
+    product,
+    project,
+    shares,
+    side_by_side,
+    slope_of,
+    slope_total,
+)
+
+
+@jit
+def _end_of_step(
+    total, n, tau, tau_first, tau_second, diverged, rate, scale, VARIANT: tl.constexpr
+):
+    """Move τ, and note the step at which a run's slopes stop being finite."""
+    if VARIANT != "value":
+        tau, tau_first, tau_second = adam(tau, -total, tau_first, tau_second, rate, scale)
+    finite = (total - total) == 0.0  # false for NaN and ±∞
+    return tau, tau_first, tau_second, tl.where((diverged == 0) & (finite == 0), n, diverged)
+
+
+@jit
+def _threshold(thresholds, run):
+    """τ and its moments."""
+    at = thresholds + run * 3
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2)
+
+
+@jit
+def _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged):
+    """Write back what `_threshold` read, and the step at which the run diverged."""
+    tl.store(thresholds + run * 3, tau)
+    tl.store(thresholds + run * 3 + 1, tau_first)
+    tl.store(thresholds + run * 3 + 2, tau_second)
+    tl.store(diverged_at + run, diverged)
+
+
+@jit(do_not_specialize=["steps", "taken"])
+def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
+                   messages, first_row, scales, head_scales, steps, taken, alpha,
+                   VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                   H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+                   DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """`steps` steps of one run with its whole state in registers.
+
+    W, m and v are loaded once and stored once per launch; a step reads only its context, ℓ
+    embedding rows and two scales, so it is bound by arithmetic and not by memory.
+    """
+    run = tl.program_id(0).to(tl.int64)
+    D: tl.constexpr = H * DK
+    i, position = tl.arange(0, DM), tl.arange(0, L)
+    at_q = run * (2 * DM * D) + i[:, None] * D + tl.arange(0, D)[None, :]
+    at_k = at_q + DM * D
+    wq, wk = tl.load(weights + at_q), tl.load(weights + at_k)
+    mq, mk = tl.load(firsts + at_q), tl.load(firsts + at_k)
+    vq, vk = tl.load(seconds + at_q), tl.load(seconds + at_k)
+    tau, tau_first, tau_second = _threshold(thresholds, run)
+    row, head_scale = tl.load(first_row + run), tl.load(head_scales + run)
+    diverged = tl.load(diverged_at + run)
+    for n in range(steps):
+        item = tl.load(contexts + (run * steps + n) * L + position)
+        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        x = tl.load(
+            rows + (row + item)[:, None] * DM + i[None, :],
+            mask=(position < LENGTH)[:, None],
+            other=0.0,
+        )
+        rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
+        q, k = by_head(product(x, wq), L, H, DK), by_head(product(x, wk), L, H, DK)
+        s = shares(head_scores(q, k, H, L, DK), head_scale, 0, VARIANT, HEADS, H, LENGTH, L)
+        joined = joined_scores(s, VARIANT)
+        slope = slope_of(
+            joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
+        )
+        s = head_slopes(s, joined, slope, head_scale, VARIANT)
+        dq, dk = (
+            side_by_side(product(s, k), L, D),
+            side_by_side(product(tl.permute(s, (0, 2, 1)), q), L, D),
+        )
+        total = slope_total(slope, joined)
+        wq, mq, vq = adam(wq, product(tl.trans(x), dq), mq, vq, rate, scale)
+        wk, mk, vk = adam(wk, product(tl.trans(x), dk), mk, vk, rate, scale)
+        tau, tau_first, tau_second, diverged = _end_of_step(
+            total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
+        )
+    tl.store(weights + at_q, wq)
+    tl.store(weights + at_k, wk)
+    tl.store(firsts + at_q, mq)
+    tl.store(firsts + at_k, mk)
+    tl.store(seconds + at_q, vq)
+    tl.store(seconds + at_k, vk)
+    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
+
+
+@jit
+def _update(x_at, inside, gradient, weights, firsts, seconds, at, rate, scale, D: tl.constexpr,
+            DM: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """AdamW on WIDE columns of a weight matrix in memory; the gradient is never stored."""
+    for b in range(0, DM, BLOCK):
+        i = b + tl.arange(0, BLOCK)
+        x = tl.load(x_at[:, None] + i[None, :], mask=inside[:, None], other=0.0)
+        here = at + i[:, None] * D + tl.arange(0, WIDE)[None, :]
+        w, m, v = tl.load(weights + here), tl.load(firsts + here), tl.load(seconds + here)
+        w, m, v = adam(w, product(tl.trans(x), gradient), m, v, rate, scale)
+        tl.store(weights + here, w)
+        tl.store(firsts + here, m)
+        tl.store(seconds + here, v)
+
+
+@jit(do_not_specialize=["steps", "taken"])
+def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
+                    messages, first_row, scales, head_scales, scratch, steps, taken, alpha,
+                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                    H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+                    DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
+                    PART: tl.constexpr):  # fmt: skip
+    """`steps` steps of one run whose state is too large for registers.
+
+    The state streams from cache twice per step. GROUP heads are handled at a time, PART columns of
+    each. Between the passes, Q, K [L, D] and the scores [H, L, L] are kept in `scratch`: the slope
+    of a pair is known only when all heads are joined.
+    """
+    run = tl.program_id(0).to(tl.int64)
+    D: tl.constexpr = H * DK
+    WIDE: tl.constexpr = GROUP * PART
+    column, position = tl.arange(0, WIDE), tl.arange(0, L)
+    at_q = run * (2 * DM * D)
+    at_k = at_q + DM * D
+    q_at = scratch + run * (2 * L * D + H * L * L) + position[:, None] * D + column[None, :]
+    k_at = q_at + L * D
+    s_at = scratch + run * (2 * L * D + H * L * L) + 2 * L * D
+    s_at += (
+        tl.arange(0, GROUP)[:, None, None] * (L * L)
+        + position[None, :, None] * L
+        + position[None, None, :]
+    )
+    tau, tau_first, tau_second = _threshold(thresholds, run)
+    row, head_scale = tl.load(first_row + run), tl.load(head_scales + run)
+    diverged = tl.load(diverged_at + run)
+    inside = position < LENGTH
+    for n in range(steps):
+        item = tl.load(contexts + (run * steps + n) * L + position)
+        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        x_at = rows + (row + item) * DM
+        rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
+        joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
+        for head in range(0, HEADS, GROUP):
+            s = tl.zeros((GROUP, L, L), tl.float32)
+            for a in range(0, DK, PART):
+                at = head * DK + a
+                q = project(x_at, inside, weights + at_q + at, D, DM, L, WIDE, BLOCK)
+                k = project(x_at, inside, weights + at_k + at, D, DM, L, WIDE, BLOCK)
+                tl.store(q_at + at, q)
+                tl.store(k_at + at, k)
+                s += head_scores(
+                    by_head(q, L, GROUP, PART), by_head(k, L, GROUP, PART), GROUP, L, PART
+                )
+            s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
+            tl.store(s_at + head * (L * L), s)
+            more = joined_scores(s, VARIANT)
+            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
+        slope = slope_of(
+            joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
+        )
+        # Memory is shared by the program's threads, and each reads below what others wrote above.
+        tl.debug_barrier()
+        for head in range(0, HEADS, GROUP):
+            s = head_slopes(tl.load(s_at + head * (L * L)), joined, slope, head_scale, VARIANT)
+            for a in range(0, DK, PART):
+                at = head * DK + a
+                k, q = tl.load(k_at + at), tl.load(q_at + at)
+                dq = side_by_side(product(s, by_head(k, L, GROUP, PART)), L, WIDE)
+                dk = side_by_side(
+                    product(tl.permute(s, (0, 2, 1)), by_head(q, L, GROUP, PART)), L, WIDE
+                )
+                _update(x_at, inside, dq, weights, firsts, seconds, at_q + at, rate, scale, D, DM,
+                        WIDE, BLOCK)  # fmt: skip
+                _update(x_at, inside, dk, weights, firsts, seconds, at_k + at, rate, scale, D, DM,
+                        WIDE, BLOCK)  # fmt: skip
+        tl.debug_barrier()  # the next step reads the weights that other threads have just written
+        total = slope_total(slope, joined)
+        tau, tau_first, tau_second, diverged = _end_of_step(
+            total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
+        )
+    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)

@@ -1,0 +1,97 @@
+"""The runs and tasks of a fleet in device memory, as the kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from headcount.shapes import Float, Int
+from headcount.training.engines.triton.shape import Shape
+from headcount.training.task import Task
+
+_SETS = ("validation", "test")
+
+
+@dataclass
+class Problems:
+    """The distinct tasks of a fleet, packed: items of all tasks one after the other.
+
+    Runs of one task share its memory, so seeds × shapes fit beside thousands of runs.
+    """
+
+    rows: Float[Tensor, "all_items dm"]
+    messages: Float[Tensor, "all_items dm"]
+    targets: Int[Tensor, "all_items degree"]
+    contexts: dict[str, Int[Tensor, "tasks count l"]]  # by name: validation, test
+    counts: dict[str, Int[Tensor, " pairs"]]  # of all tasks' pairs; empty unless checks use pairs
+
+    @classmethod
+    def of(cls, tasks: list[Task], shape: Shape, device: str) -> Problems:
+        def packed(parts: list[Tensor]) -> Tensor:
+            wide = [pad(part, (0, shape.dm - part.shape[1])) for part in parts]
+            return torch.cat(wide).to(device)
+
+        def contexts(name: str) -> Tensor:  # a padded position holds item −1
+            drawn = torch.stack([getattr(task, name).int() for task in tasks])
+            return pad(drawn, (0, shape.l - drawn.shape[-1]), value=-1).to(device)
+
+        def counts(name: str) -> Tensor:
+            return torch.cat(
+                [_signed_counts(task, getattr(task, name).to(device)) for task in tasks]
+            )
+
+        return cls(
+            packed([task.rows for task in tasks]),
+            packed([task.messages for task in tasks]),
+            torch.cat([task.targets for task in tasks]).int().to(device),
+            {name: contexts(name) for name in _SETS},
+            {name: counts(name) for name in _SETS} if shape.pairs else {},
+        )
+
+
+def _signed_counts(task: Task, contexts: Int[Tensor, "count length"]) -> Int[Tensor, " pairs"]:
+    """How often each ordered pair is in the contexts, negative where it is not an edge."""
+    items = task.graph.items
+    codes = (contexts[:, :, None] * items + contexts[:, None, :]).flatten()
+    counts = torch.bincount(codes, minlength=items**2)
+    edges = torch.arange(items)[:, None] * items + task.targets
+    sign = torch.full((items**2,), -1, dtype=torch.int32)
+    sign[edges.flatten()] = 1
+    return counts.int() * sign.to(contexts.device)
+
+
+@dataclass
+class Runs:
+    """What the kernels know of some runs of a fleet, one entry per run."""
+
+    weights: Float[Tensor, "runs 2 dm d"]
+    first: Float[Tensor, "runs 2 dm d"]
+    second: Float[Tensor, "runs 2 dm d"]
+    threshold: Float[Tensor, "runs three"]
+    diverged: Int[Tensor, " runs"]
+    task: Int[Tensor, " runs"]
+    first_row: Int[Tensor, " runs"]  # of its task, among the items of all tasks
+    first_count: Int[Tensor, " runs"]  # of its task, among the pairs of all tasks
+    items: Int[Tensor, " runs"]
+    keys: Int[Tensor, " runs"]  # of the streams of training contexts
+    head_scales: Float[Tensor, " runs"]  # 1/√d_k
+    # Where each run's items begin in the projected tables, which hold the runs one after another.
+    first_place: Int[Tensor, " runs"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        counts = self.items.cpu()
+        self.places, self.most_items = int(counts.sum()), int(counts.max())
+        self.first_place = (counts.cumsum(0) - counts).to(self.items.device)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def chosen(self, rows: Sequence[int]) -> Runs:
+        """These runs alone, copied."""
+        which = torch.tensor(list(rows), dtype=torch.int64, device=self.items.device)
+        given = [part.name for part in fields(self) if part.init]
+        return Runs(**{name: getattr(self, name)[which] for name in given})
