@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from headcount.store.checkpoints import Checkpoint
 from headcount.store.store import Store
 from headcount.training.engines.base import State
 from headcount.training.result import RunResult
@@ -55,7 +56,8 @@ def write(path: Path, first: int, last: int, said: int) -> None:
     with Store(path) as store:
         for number in range(first, last):
             spec = spec_of(number)
-            store.checkpoint(spec, State.initial(spec), [(500, 0.5)], "torch", "cpu")
+            begun = Checkpoint(spec, State.initial(spec), [(500, 0.5)], "torch", "cpu")
+            store.checkpoints.save([begun])
             store.add([result_of(number)])
             os.write(said, f"{number}\n".encode())
 

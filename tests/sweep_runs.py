@@ -13,7 +13,7 @@ from pathlib import Path
 from headcount import RunResult, RunSpec
 from headcount.cli import main
 from headcount.store.store import Store
-from headcount.sweeps import runner
+from headcount.sweeps import runner, writer
 from tests.store_writers import bits, fork
 
 RUNS = """
@@ -43,7 +43,7 @@ def changed(**lines: str) -> str:
 
 def command(*words: str) -> None:
     """`headcount sweep`, with everything that happens by the clock happening often."""
-    runner.BEAT, runner.CHECKPOINT, runner._PIECE = 0.03, 0.05, 0.2
+    writer.BEAT, runner.CHECKPOINT, runner._PIECE = 0.03, 0.05, 0.2
     sys.argv = ["headcount", "sweep", *words]
     try:
         main()
@@ -92,7 +92,7 @@ def killed(file: str, rounds: int) -> None:
         with Store(Path(file).with_suffix(".sqlite")) as store:
             print(
                 len(store),
-                store._database.read("SELECT count(*) FROM checkpoints")[0][0],
+                len(store.checkpoints),
                 flush=True,
             )
     life()

@@ -17,7 +17,7 @@ from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.problem.token_tables import TokenTable, token_table
 from headcount.sweeps.file import read_toml, tables
-from headcount.sweeps.grid import Table
+from headcount.sweeps.grid import TomlTable
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
 _FOLDER = Path(__file__).with_name("block_presets")
@@ -55,7 +55,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         raise InputError(
             f"{source}: is neither a file nor one of {', '.join(BLOCK_PRESETS)}; name one of them"
         )
-    top = Table(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
+    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
     named = table or top.one("table", str)
     if named is None:
         raise top.wrong(
@@ -65,7 +65,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         top.one("items", int),
         top.one("d_model", int, _WIDTH if named == "gaussian" else None),
     )
-    rows = top.say(lambda: token_table(named, items, width))
+    rows = top.located(lambda: token_table(named, items, width))
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
     specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]
@@ -73,7 +73,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
 
 
 def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
-    grid = Table(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
+    grid = TomlTable(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
     axes = [grid.several(name, _KINDS[name]) for name in _PROTOCOL if name in grid]
     names = [name for name in _PROTOCOL if name in grid]
     for budget, heads in product(grid.required("budgets", int), grid.required("heads", int)):
@@ -90,4 +90,4 @@ def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
                 "key_dim": budget // heads,
             }
             settings |= {"table": rows.name, "table_hash": rows.hash, "seed": seed}
-            yield grid.say(partial(BlockSpec.from_mapping, settings))
+            yield grid.located(partial(BlockSpec.from_mapping, settings))

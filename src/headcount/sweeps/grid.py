@@ -33,21 +33,21 @@ _FILTERS = ("paper", "points", "items", "d_model", "heads", "key_dim", "budget",
 T = TypeVar("T")
 
 
-class Table:
-    """One table of a sweep file: what is wrong in it is said with the file and the place."""
+class TomlTable:
+    """One table of a TOML file, read strictly: its errors name the file and the place."""
 
     def __init__(self, place: str, values: Any, keys: Sequence[str]) -> None:
         self.place = place
         if not isinstance(values, Mapping):
             raise self.wrong(
-                f"must be a table, {values!r} is none; write its keys on lines of their own below it"
+                f"must be a table, {values!r} is not one; write its keys on lines of their own below it"
             )
         self._values = values
         for name in values:
             if name not in keys:
                 near = get_close_matches(name, keys, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(keys)}"
-                raise self.wrong(f"{name!r} is no key here; {hint}")
+                raise self.wrong(f"{name!r} is not a key here; {hint}")
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -60,8 +60,8 @@ class Table:
         """The sentence with its place."""
         return InputError(f"{self.place}: {text}")
 
-    def say(self, make: Callable[[], T]) -> T:
-        """What `make` gives; its complaint gets the place."""
+    def located(self, make: Callable[[], T]) -> T:
+        """What `make` returns; the place is added to its error."""
         try:
             return make()
         except InputError as error:
@@ -109,7 +109,7 @@ class Table:
             or not found
             or any(not isinstance(p, list) or len(p) != 2 for p in found)
         ):
-            raise self.wrong(f"{asked}; {found!r} is none")
+            raise self.wrong(f"{asked}; {found!r} is not one")
         pairs = [tuple(self._typed(name, value, kind, asked) for value in pair) for pair in found]
         return [(one, other) for one, other in dict.fromkeys(pairs)]
 
@@ -129,7 +129,7 @@ class Table:
             return (0.3, 1.6)
         found, asked = self._values["span"], "span must be two factors of the law like [0.3, 1.6]"
         if not isinstance(found, list) or len(found) != 2:
-            raise self.wrong(f"{asked}; {found!r} is none")
+            raise self.wrong(f"{asked}; {found!r} is not one")
         low, high = (self._typed("span", value, float, asked) for value in found)
         if not 0 < low <= high <= 100:
             raise self.wrong(f"span [{low}, {high}] does not fit; choose 0 < low ≤ high ≤ 100")
@@ -139,22 +139,22 @@ class Table:
         if isinstance(value, bool) or not isinstance(
             value, (int, float) if kind is float else kind
         ):
-            raise self.wrong(f"{asked}; {value!r} is none")
+            raise self.wrong(f"{asked}; {value!r} is not one")
         return value
 
 
-def grid_table(place: str, values: Any, *more: str) -> Table:
+def grid_table(place: str, values: Any, *more: str) -> TomlTable:
     """A table that describes a grid, and has `more` keys besides."""
     of_paper = isinstance(values, Mapping) and "paper" in values
-    return Table(place, values, (*(_FILTERS if of_paper else _KEYS), *more))
+    return TomlTable(place, values, (*(_FILTERS if of_paper else _KEYS), *more))
 
 
-def grid_runs(table: Table, by_law: bool = False) -> Iterator[RunSpec]:
+def grid_runs(table: TomlTable, by_law: bool = False) -> Iterator[RunSpec]:
     """The runs of a grid, by point, degree, variant, heads, width, protocol and seed; widths may go without saying."""
     return _paper_runs(table) if "paper" in table else _product_runs(table, by_law)
 
 
-def _product_runs(table: Table, by_law: bool) -> Iterator[RunSpec]:
+def _product_runs(table: TomlTable, by_law: bool) -> Iterator[RunSpec]:
     points, heads, seeds = table.points(), table.required("heads", int), table.seeds()
     degrees, variants = table.several("degree", int, [1]), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
@@ -168,12 +168,12 @@ def _product_runs(table: Table, by_law: bool) -> Iterator[RunSpec]:
         for key_dim in widths(items, d_model, degree, head_count):
             for steps, values, seed in product(cutoffs, product(*given.values()), seeds):
                 sizes = (items, d_model, head_count, key_dim, seed, degree, variant)
-                yield table.say(
+                yield table.located(
                     partial(RunSpec, *sizes, steps=steps, **dict(zip(given, values, strict=True)))
                 )
 
 
-def _variants(table: Table) -> list[Variant]:
+def _variants(table: TomlTable) -> list[Variant]:
     variants = table.several("variant", str, ["max"])
     for variant in variants:
         if variant not in get_args(Variant):
@@ -182,7 +182,7 @@ def _variants(table: Table) -> list[Variant]:
 
 
 def _widths(
-    table: Table, heads: list[int], by_law: bool
+    table: TomlTable, heads: list[int], by_law: bool
 ) -> Callable[[int, int, int, int], Sequence[int]]:
     """What gives the key dimensions to test at (items, d_model, degree, heads)."""
     given = [name for name in _WIDTHS if name in table] or ["budgets"] * by_law
@@ -208,7 +208,7 @@ def _widths(
     return partial(_law_widths, table, table.span())
 
 
-def _check_fit(table: Table, heads: list[int], budgets: list[int]) -> None:
+def _check_fit(table: TomlTable, heads: list[int], budgets: list[int]) -> None:
     """A budget that a head count does not divide is left out there; one that is left out everywhere is a mistake."""
     for budget in budgets:
         if all(budget % head_count for head_count in heads):
@@ -223,10 +223,10 @@ def _check_fit(table: Table, heads: list[int], budgets: list[int]) -> None:
 
 
 def _law_widths(
-    table: Table, span: tuple[float, float], items: int, d_model: int, degree: int, heads: int
+    table: TomlTable, span: tuple[float, float], items: int, d_model: int, degree: int, heads: int
 ) -> Sequence[int]:
     guide = "permutations" if degree == 1 else "regular"
-    budgets = table.say(
+    budgets = table.located(
         partial(paper.budgets_for, items, d_model, heads, degree=degree, span=span, guide=guide)
     )
     return [budget // heads for budget in budgets]
@@ -238,10 +238,10 @@ def paper_runs(name: str) -> tuple[RunSpec, ...]:
     return tuple(paper.runs(name))
 
 
-def _paper_runs(table: Table) -> Iterator[RunSpec]:
+def _paper_runs(table: TomlTable) -> Iterator[RunSpec]:
     """The runs of a grid of the paper that pass every filter; a filter that nothing in the grid passes is a mistake."""
     name = table.one("paper", str)
-    runs = table.say(partial(paper_runs, name))
+    runs = table.located(partial(paper_runs, name))
     tests: dict[str, tuple[Callable[[RunSpec], Any], Sequence[Any]]] = {
         field: (attrgetter(field), table.several(field, int))
         for field in ("items", "d_model", "heads", "key_dim", "budget", "degree")

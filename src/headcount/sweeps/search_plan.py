@@ -24,7 +24,7 @@ class Best(NamedTuple):
     conservative: float
 
 
-class Plan:
+class SearchPlan:
     """The next runs of one point, from ladders that have been judged."""
 
     def __init__(self, ladders: Sequence[Ladder], rules: Rules) -> None:
