@@ -11,7 +11,7 @@ import pandas as pd
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.store.frames import specs_frame
-from headcount.sweeps.block_folder import block_frame
+from headcount.sweeps.block_frame import block_frame
 from headcount.sweeps.file import SearchPart, SweepFile
 from headcount.sweeps.search import ThresholdSearches, outcomes_frame
 
