@@ -1,4 +1,4 @@
-"""What the tests of the store share; as a script, processes that write to one: some are killed, some race."""
+"""What the tests of the store share; as a script, writers that are killed, or that race."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def fork(work: Callable[[], None]) -> int:
 
 
 def killed(path: Path, rounds: int) -> None:
-    """Rounds of a writer that is killed after a random time; the first ones fall into the making of the store."""
+    """Rounds of a writer that is killed after a random time, at first while it makes the store."""
     for number in range(rounds):
         child = fork(lambda first=1000 * number: write(path, first, first + 1000, 1))
         time.sleep(random.Random(number).uniform(0, 0.02 if number < 5 else 0.3))
@@ -84,7 +84,7 @@ def killed(path: Path, rounds: int) -> None:
 
 
 def racing(path: Path, writers: int, runs: int) -> None:
-    """Writers that share half of their runs with the next one, all from a store that is not there yet."""
+    """Writers that share half of their runs with the next, in a store that is not there yet."""
     children = [
         fork(lambda k=k: write(path, k * runs // 2, k * runs // 2 + runs, 1))
         for k in range(writers)

@@ -1,4 +1,4 @@
-"""What the tests of sweeps share; as a script, sweeps that are killed again and again, that race, or that just run."""
+"""What the tests of sweeps share; as a script, sweeps that are killed, that race, or just run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,15 @@ steps = 20000
 """
 
 
-GRID = "[grid]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2]\nseeds = 3\nsteps = 40\ncheck_every = 20\n"
+GRID = """[grid]
+items = 16
+d_model = 8
+heads = [1, 2]
+key_dim = [1, 2]
+seeds = 3
+steps = 40
+check_every = 20
+"""
 SPECS = [
     RunSpec(16, 8, heads, key_dim, seed, steps=40, check_every=20)
     for heads, key_dim, seed in product((1, 2), (1, 2), range(3))
@@ -72,7 +80,7 @@ def table(path: Path | str) -> list[object]:
 
 
 def killed(file: str, rounds: int) -> None:
-    """Run the sweep undisturbed, then kill another again and again, each after a random part of that time.
+    """Run the sweep undisturbed, then kill another repeatedly, after random parts of that time.
 
     Says how many runs and checkpoints each life has left behind.
     """

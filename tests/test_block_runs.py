@@ -1,5 +1,4 @@
-"""Plans of block runs, the folder that keeps them, and `headcount block` and `reproduce --only fig7` as a user runs
-them."""
+"""Plans of block runs, the folder that keeps them, and the commands that make them."""
 
 from __future__ import annotations
 

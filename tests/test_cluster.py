@@ -1,4 +1,4 @@
-"""Sweeps on dask workers: the same table as here, whatever happens to the workers and the scheduler."""
+"""Sweeps on dask workers: the same table as here, whatever happens to them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,10 @@ def search_all(
 def ladder(
     heads: int, means: list[float], seeds: int = 10, noise: float = 0.0, seed: int = 0
 ) -> Surface:
-    """One head count whose rungs d_k = 1, 2, … have these means; runs spread by a part of their distance from 1."""
+    """One head count whose rungs d_k = 1, 2, … have these means.
+
+    Runs spread by a part of their distance from 1.
+    """
     rng = np.random.default_rng([seed, heads])
     surface = {}
     for (row, mean), run in product(enumerate(means), range(seeds)):
@@ -96,7 +99,10 @@ def sigmoid(rungs: int, centre: float, width: float, top: float = 1.0) -> list[f
 
 @st.composite
 def risings(draw: st.DrawFn) -> Surface:
-    """Surfaces that rise with D_K: thresholds off both ends, plateaus below 0.99, equal head counts, some noise."""
+    """Surfaces that rise with D_K.
+
+    Thresholds off both ends, plateaus below 0.99, equal head counts, some noise.
+    """
     seeds, noise, seed = (
         draw(st.integers(1, 10)),
         draw(st.sampled_from([0.0, 0.1, 0.3])),

@@ -1,4 +1,4 @@
-"""Files that are damaged, strange, older, newer or unwritable: said in one sentence, and left alone."""
+"""Files that are damaged, strange, older, newer or unwritable: one sentence, and left alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store_writers import result_of, same, spec_of
 
 
 def _refused(path: Path, *words: str) -> None:
-    """Opening fails with one sentence that names the file, in both ways, and changes no byte of it."""
+    """Opening fails in both ways with one sentence that names the file, and changes no byte."""
     before = path.read_bytes()
     for read_only in (False, True):
         with pytest.raises(InputError) as caught:
@@ -192,11 +192,12 @@ def _version_1(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
         connection.execute(
-            """CREATE TABLE runs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, variant TEXT NOT NULL,
-            items INTEGER NOT NULL, d_model INTEGER NOT NULL, heads INTEGER NOT NULL, key_dim INTEGER NOT NULL,
-            budget INTEGER NOT NULL, seed INTEGER NOT NULL, steps INTEGER NOT NULL, value, diverged INTEGER, threshold,
-            engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL, spec TEXT NOT NULL,
-            history TEXT NOT NULL)"""
+            """CREATE TABLE runs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,
+            variant TEXT NOT NULL, items INTEGER NOT NULL, d_model INTEGER NOT NULL,
+            heads INTEGER NOT NULL, key_dim INTEGER NOT NULL, budget INTEGER NOT NULL,
+            seed INTEGER NOT NULL, steps INTEGER NOT NULL, value, diverged INTEGER, threshold,
+            engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL,
+            spec TEXT NOT NULL, history TEXT NOT NULL)"""
         )
         connection.execute(
             "CREATE TABLE checkpoints (hash TEXT PRIMARY KEY, taken INTEGER, state BLOB)"

@@ -39,7 +39,7 @@ from tests.sweep_runs import GRID, RUNS, SPECS, changed, plain, table
 
 
 class CountingEngine(TorchEngine):
-    """Torch that notes what it trains and calls `before` each block; after `fails` blocks it ends as by Ctrl-C."""
+    """Torch that records what it trains; after `fails` blocks it ends as by Ctrl-C."""
 
     def __init__(self, fails: int = 10**9, before: Callable[[], object] = lambda: None) -> None:
         super().__init__("cpu")
@@ -64,7 +64,7 @@ class CountingEngine(TorchEngine):
         return fleet
 
 
-# --- the plan ---------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class Halving:
@@ -112,7 +112,7 @@ def test_plans_go_together_and_each_sees_its_own_results(tmp_path):
     )
 
 
-# --- the runner -------------------------------------------------------------------------------------------------------
+# --- the runner -----------------------------------------------------------------------------------
 
 
 def test_what_the_store_has_is_never_run_again(tmp_path):
@@ -193,7 +193,7 @@ def test_a_store_that_cannot_be_written_ends_the_sweep_with_its_sentence(tmp_pat
             )
 
 
-# --- checkpoints ------------------------------------------------------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_sweep_goes_on_from_its_checkpoints(tmp_path, monkeypatch, fails):
     assert table(tmp_path / "one.sqlite") == table(tmp_path / "two.sqlite")
 
 
-# --- kills, interrupts, races: real processes -------------------------------------------------------------------------
+# --- kills, interrupts, races: real processes -----------------------------------------------------
 
 
 def script(*words: object, **options) -> subprocess.Popen[str]:
@@ -289,7 +289,10 @@ def script(*words: object, **options) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> tuple[Path, list[tuple[int, int]]]:
-    """A folder with the store of an undisturbed sweep and of one killed ten times; (runs, checkpoints) of each life."""
+    """A folder with the stores of an undisturbed sweep and of one that is killed ten times.
+
+    Beside it the runs and checkpoints after each kill.
+    """
     path = tmp_path_factory.mktemp("killed") / "runs.toml"
     path.write_text(RUNS)
     process = script("killed", path, 10, stdout=subprocess.PIPE)
@@ -353,7 +356,7 @@ def test_two_sweeps_on_one_store(tmp_path, undisturbed):
     assert both[0]["thresholds"] == both[1]["thresholds"]
 
 
-# --- searches ---------------------------------------------------------------------------------------------------------
+# --- searches -------------------------------------------------------------------------------------
 
 SEARCH = (
     "[search]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2, 3, 4, 6, 8]\nlevel = 0.6\n"
@@ -419,7 +422,7 @@ def test_a_wrong_search_is_refused(written, text, says):
         read_sweep(written(text))
 
 
-# --- what it will cost, and what it came to ---------------------------------------------------------------------------
+# --- what it will cost, and what it came to -------------------------------------------------------
 
 
 def test_the_estimate_follows_the_work():
@@ -467,7 +470,7 @@ def test_protocols_of_one_point_are_told_apart(tmp_path):
         )
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_a_dry_run_counts_and_estimates_and_touches_nothing(written, command):

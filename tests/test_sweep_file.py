@@ -91,11 +91,13 @@ def test_budgets_are_split_over_the_heads_that_divide_them(written):
 
 
 def test_budgets_by_the_law_are_those_of_the_papers_grid(written):
-    law = '[grid]\nvariant = "sum"\nseeds = 3\npoints = [[64, 16], [256, 32]]\nheads = [1, 2, 4, 8, 16]\n'
+    law = '[grid]\nvariant = "sum"\nseeds = 3\npoints = [[64, 16], [256, 32]]\n'
+    law += "heads = [1, 2, 4, 8, 16]\n"
     law += 'budgets = "law"\nspan = [0.3, 2.5]\n'
     expected = {spec for spec in paper.runs("linear") if spec.items != 128}
     assert set(read_sweep(written(law)).runs) == expected
-    regular = '[grid]\npoints = [[128, 32]]\ndegree = [4]\nheads = [1, 8]\nbudgets = "law"\nspan = [0.4, 2.2]\n'
+    regular = "[grid]\npoints = [[128, 32]]\ndegree = [4]\nheads = [1, 8]\n"
+    regular += 'budgets = "law"\nspan = [0.4, 2.2]\n'
     budgets = {
         h: paper.budgets_for(128, 32, h, degree=4, span=(0.4, 2.2), guide="regular") for h in (1, 8)
     }

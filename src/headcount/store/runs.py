@@ -33,8 +33,10 @@ _DETAILS = ("best_validation", "best_step", "final_test", "answers", "barred_tes
 def where(filters: Mapping[str, Filter]) -> tuple[str, list[Any]]:
     """The condition of a query and its values.
 
-    >>> where({"items": [64, 128], "heads": range(1, 5)})
-    (' WHERE items IN (SELECT value FROM json_each(?)) AND heads BETWEEN ? AND ?', ['[64, 128]', 1, 4])
+    >>> where({"variant": "max", "heads": range(1, 5)})[0]
+    ' WHERE variant IN (SELECT value FROM json_each(?)) AND heads BETWEEN ? AND ?'
+    >>> where({"items": [64, 128], "heads": range(1, 5)})[1]
+    ['[64, 128]', 1, 4]
     """
     conditions, values = [], []
     for name, wanted in filters.items():

@@ -66,7 +66,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def shape(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
-    """Columns and indexes of every table, without their order, in which a migrated store differs."""
+    """Columns and indexes of every table, without their order: migrated stores differ in it."""
     found: set[tuple[Any, ...]] = set()
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     for (table,) in tables:

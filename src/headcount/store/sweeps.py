@@ -111,7 +111,7 @@ class SweepTable:
         total_runs: int | None = None,
         total_steps: int | None = None,
     ) -> None:
-        """Record how far a sweep is; each call is one synced commit, so call it about once a second.
+        """Record how far a sweep is; each call is a synced commit, so once a second is enough.
 
         A search that learns on its way how much there is to do gives new totals.
         """

@@ -62,7 +62,7 @@ class StateFolder:
                 path.unlink()
 
     def _files(self) -> list[tuple[Path, set[BlockSpec]]]:
-        """Complete states with their runs, those of most runs first; unreadable ones are skipped."""
+        """Complete states with their runs, largest first; unreadable files are skipped."""
         found = []
         for path in self.path.glob("[!.]*.safetensors"):
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from headcount.analysis.thresholds import LEVEL
-from headcount.errors import InputError
 from headcount.files import existing_file
-from headcount.sweeps.grid import MOST_RUNS, TomlTable, grid_runs, grid_table
+from headcount.sweeps.grid import MOST_RUNS, grid_runs, grid_table
 from headcount.sweeps.plans import CombinedPlan, GridPlan
 from headcount.sweeps.search import ThresholdSearches
+from headcount.sweeps.toml_table import TomlTable, read_toml, tables
 from headcount.training.engines.selection import EngineName
 from headcount.training.spec import RunSpec
 
@@ -112,34 +111,3 @@ def _search(place: str, values: Any) -> SearchPart:
     runs = tuple(dict.fromkeys(islice(grid_runs(table, by_law=True), MOST_RUNS + 1)))
     table.located(lambda: ThresholdSearches(runs, level))
     return SearchPart(runs, level, table.one("paper", str))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or say in a sentence why not."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: is not valid TOML: {error}; correct that line") from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); check its permissions"
-        ) from None
-
-
-def tables(top: TomlTable, name: str) -> list[tuple[str, Any]]:
-    """The tables of one kind with their places: [grid] is one, [[grid]] may come several times."""
-    found = top.get(name)
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        return [(f"{top.place}: [{name}]", found)]
-    if not found:
-        raise top.wrong(f"{name} is an empty list; write [{name}] with its keys below")
-    return [
-        (f"{top.place}: [[{name}]] number {number}", values)
-        for number, values in enumerate(found, 1)
-    ]

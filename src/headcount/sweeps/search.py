@@ -165,7 +165,7 @@ class ThresholdSearch:
 
 
 class ThresholdSearches:
-    """ThresholdSearches at many points that advance together, so that an engine gets large batches."""
+    """Searches at many points that advance together, so that an engine gets large batches."""
 
     def __init__(
         self, grid: Iterable[RunSpec], level: float = LEVEL, rules: Rules | None = None

@@ -35,7 +35,7 @@ class Summary:
 
 
 def summarise(sweep: SweepFile, store: Store) -> Summary:
-    """The thresholds and curves that a sweep's finished runs give, whether it is complete or not."""
+    """The thresholds and curves of a sweep's finished runs, whether it is complete or not."""
     found = summarise_runs(sweep.runs, store.frame(hash=[spec.hash for spec in sweep.runs]))
     return Summary(found.thresholds, _searches(sweep.searches, store), found.curves)
 
