@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from headcount.sweeps.block_folder import BLOCK_COLUMNS
+from headcount.sweeps.block_frame import BLOCK_COLUMNS
 
 
 @dataclass(frozen=True)

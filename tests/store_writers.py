@@ -1,4 +1,4 @@
-"""What the tests of the store share; as a script, processes that write to one: some are killed, some race."""
+"""What the tests of the store share; as a script, writers that are killed, or that race."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from headcount.store.checkpoints import Checkpoint
 from headcount.store.store import Store
 from headcount.training.engines.base import State
 from headcount.training.result import RunResult
@@ -55,7 +56,8 @@ def write(path: Path, first: int, last: int, said: int) -> None:
     with Store(path) as store:
         for number in range(first, last):
             spec = spec_of(number)
-            store.checkpoint(spec, State.initial(spec), [(500, 0.5)], "torch", "cpu")
+            begun = Checkpoint(spec, State.initial(spec), [(500, 0.5)], "torch", "cpu")
+            store.checkpoints.save([begun])
             store.add([result_of(number)])
             os.write(said, f"{number}\n".encode())
 
@@ -73,7 +75,7 @@ def fork(work: Callable[[], None]) -> int:
 
 
 def killed(path: Path, rounds: int) -> None:
-    """Rounds of a writer that is killed after a random time; the first ones fall into the making of the store."""
+    """Rounds of a writer that is killed after a random time, at first while it makes the store."""
     for number in range(rounds):
         child = fork(lambda first=1000 * number: write(path, first, first + 1000, 1))
         time.sleep(random.Random(number).uniform(0, 0.02 if number < 5 else 0.3))
@@ -82,7 +84,7 @@ def killed(path: Path, rounds: int) -> None:
 
 
 def racing(path: Path, writers: int, runs: int) -> None:
-    """Writers that share half of their runs with the next one, all from a store that is not there yet."""
+    """Writers that share half of their runs with the next, in a store that is not there yet."""
     children = [
         fork(lambda k=k: write(path, k * runs // 2, k * runs // 2 + runs, 1))
         for k in range(writers)

@@ -1,4 +1,4 @@
-"""What the tests of sweeps share; as a script, sweeps that are killed again and again, that race, or that just run."""
+"""What the tests of sweeps share; as a script, sweeps that are killed, that race, or just run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from headcount import RunResult, RunSpec
 from headcount.cli import main
 from headcount.store.store import Store
-from headcount.sweeps import runner
+from headcount.sweeps import runner, writer
 from tests.store_writers import bits, fork
 
 RUNS = """
@@ -28,7 +28,15 @@ steps = 20000
 """
 
 
-GRID = "[grid]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2]\nseeds = 3\nsteps = 40\ncheck_every = 20\n"
+GRID = """[grid]
+items = 16
+d_model = 8
+heads = [1, 2]
+key_dim = [1, 2]
+seeds = 3
+steps = 40
+check_every = 20
+"""
 SPECS = [
     RunSpec(16, 8, heads, key_dim, seed, steps=40, check_every=20)
     for heads, key_dim, seed in product((1, 2), (1, 2), range(3))
@@ -43,7 +51,7 @@ def changed(**lines: str) -> str:
 
 def command(*words: str) -> None:
     """`headcount sweep`, with everything that happens by the clock happening often."""
-    runner.BEAT, runner.CHECKPOINT, runner._PIECE = 0.03, 0.05, 0.2
+    writer.BEAT, runner.CHECKPOINT, runner._PIECE = 0.03, 0.05, 0.2
     sys.argv = ["headcount", "sweep", *words]
     try:
         main()
@@ -72,7 +80,7 @@ def table(path: Path | str) -> list[object]:
 
 
 def killed(file: str, rounds: int) -> None:
-    """Run the sweep undisturbed, then kill another again and again, each after a random part of that time.
+    """Run the sweep undisturbed, then kill another repeatedly, after random parts of that time.
 
     Says how many runs and checkpoints each life has left behind.
     """
@@ -92,7 +100,7 @@ def killed(file: str, rounds: int) -> None:
         with Store(Path(file).with_suffix(".sqlite")) as store:
             print(
                 len(store),
-                store._database.read("SELECT count(*) FROM checkpoints")[0][0],
+                len(store.checkpoints),
                 flush=True,
             )
     life()

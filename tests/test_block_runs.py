@@ -1,15 +1,16 @@
-"""Plans of block runs, the folder that keeps them, and `headcount block` and `reproduce --only fig7` as a user runs
-them."""
+"""Plans of block runs, the folder that keeps them, and the commands that make them."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import sqlite3
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pandas as pd
@@ -19,10 +20,12 @@ from headcount.block.state import StackState
 from headcount.errors import InputError
 from headcount.problem.token_tables import token_table
 from headcount.reproduction.shipped import MEASURED
+from headcount.store.store import Store
 from headcount.sweeps import block_plan
-from headcount.sweeps.block_folder import BLOCK_COLUMNS, BlockFolder, block_frame
-from headcount.sweeps.block_plan import read_block_plan
-from headcount.sweeps.block_runs import run_blocks
+from headcount.sweeps.block_folder import BlockFolder
+from headcount.sweeps.block_frame import BLOCK_COLUMNS, block_frame
+from headcount.sweeps.block_plan import BlockPlan, read_block_plan
+from headcount.sweeps.block_runs import BlockCounts, run_blocks
 
 TINY = """
 table = "gaussian"
@@ -59,6 +62,11 @@ def tiny(written) -> Path:
     return written(TINY, "tiny.toml")
 
 
+def quietly(plan: BlockPlan, folder: BlockFolder, command: str, **more: Any) -> BlockCounts:
+    """Train in this process, without notices."""
+    return run_blocks(plan, folder, command, progress=False, **more)
+
+
 def same(results: list) -> list:
     """Results without what differs from time to time."""
     return sorted(
@@ -93,7 +101,7 @@ def test_the_paper_preset_is_figure_7(monkeypatch):
         ("batch = 16", "bach = 16", "did you mean 'batch'"),
         ('table = "gaussian"', 'table = "nowhere.npy"', "nowhere.npy"),
         ('table = "gaussian"', "", "names no table"),
-        ("[[grid]]", "[[gird]]", "'gird' is no key here"),
+        ("[[grid]]", "[[gird]]", "'gird' is not a key here"),
         ("length = 3", "length = 30", "length 30 does not fit"),
     ],
 )
@@ -105,24 +113,24 @@ def test_a_wrong_plan_is_one_sentence(written, old, new, says):
 def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path):
     plan = read_block_plan(tiny)
     whole, parts = BlockFolder(tmp_path / "whole"), BlockFolder(tmp_path / "parts")
-    assert run_blocks(plan, whole, "all at once", progress=False).missing == 0
+    assert quietly(plan, whole, "all at once").missing == 0
     asked = (
         itertools.count()
     )  # a question of the clock takes a second: each run is stopped on its way
     with patch("headcount.block.train.time.monotonic", lambda: float(next(asked))):
-        made = run_blocks(plan, parts, "a little", progress=False, time_limit=25.0)
+        made = quietly(plan, parts, "a little", time_limit=25.0)
     assert made.missing > 0
     left = [StackState.load(path) for path in (parts.path / "states").glob("*.safetensors")]
     assert any(0 < state.taken < 30 for state in left)
-    assert run_blocks(plan, parts, "the rest", progress=False).missing == 0
+    assert quietly(plan, parts, "the rest").missing == 0
     assert same(parts.results()) == same(whole.results())
     assert parts.made()[-1]["command"] == "the rest"
     assert not list((parts.path / "states").glob("*"))
     before = (parts.path / "manifest.json").read_bytes()
-    assert run_blocks(plan, parts, "again", progress=False).missing == 0
+    assert quietly(plan, parts, "again").missing == 0
     assert (parts.path / "manifest.json").read_bytes() == before  # nothing was left to do
     (parts.path / "runs.parquet").unlink()
-    run_blocks(plan, parts, "again", progress=False)
+    quietly(plan, parts, "again")
     assert len(parts.frame()) == len(plan.specs)
 
 
@@ -133,56 +141,54 @@ def test_states_of_another_plan_do_no_harm(tiny, tmp_path):
         spec for spec in plan.specs if (spec.heads == 2 and spec.key_dim == 2) or spec.two_values
     )
     for specs in ([one, two], [two], [one], [three]):
-        folder.keep(StackState.initial(specs))
+        folder.states.save(StackState.initial(specs))
     assert len(list((folder.path / "states").iterdir())) == 4
-    assert [state.specs for state in folder.under_way(plan.specs)] in ([[one, two], [three]],)
-    assert [set(state.specs) for state in folder.under_way([two])] == [{two}]
-    assert run_blocks(plan, folder, "all", progress=False).missing == 0
+    assert [state.specs for state in folder.states.load(plan.specs)] in ([[one, two], [three]],)
+    assert [set(stack) for stack in folder.states.stacks(plan.specs)] == [{one, two}, {three}]
+    assert [set(state.specs) for state in folder.states.load([two])] == [{two}]
+    assert quietly(plan, folder, "all").missing == 0
     assert not list((folder.path / "states").iterdir())
 
 
 def test_one_folder_one_process(tiny, tmp_path):
     folder = BlockFolder(tmp_path / "out")
-    with folder.held(), pytest.raises(InputError, match="another process trains there"):
-        run_blocks(read_block_plan(tiny), folder, "second", progress=False)
+    with folder.opened(), pytest.raises(InputError, match="another process trains there"):
+        quietly(read_block_plan(tiny), folder, "second")
 
 
 def test_a_run_counts_once(tiny, tmp_path):
     plan, folder = read_block_plan(tiny), BlockFolder(tmp_path / "out")
-    run_blocks(plan, folder, "once", progress=False)
-    folder.add(folder.results()[:2])
+    quietly(plan, folder, "once")
+    with Store(folder.store) as store:
+        assert store.add(folder.results()[:2]) == 0
     assert len(folder.results()) == len(plan.specs)
 
 
 def test_a_kill_loses_no_finished_run(tiny, tmp_path):
     tiny.write_text(TINY.replace("steps = 30", "steps = 400"), encoding="utf-8")
     words = [sys.executable, "-m", "headcount", "block", str(tiny), "--out", str(tmp_path / "out")]
-    lines = tmp_path / "out" / "runs.jsonl"
+    folder = BlockFolder(tmp_path / "out")
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (lines.exists() and lines.read_bytes().count(b"\n")) and time.monotonic() < deadline:
-        assert process.poll() is None or lines.exists()
+    while not folder.results() and time.monotonic() < deadline:
+        assert process.poll() is None or folder.results()
         time.sleep(0.02)
     process.kill()
     process.wait()
-    folder = BlockFolder(tmp_path / "out")
     kept = folder.results()
     assert kept
-    with lines.open("ab") as file:
-        file.write(b'{"spec": {"items"')  # as if the kill had come in the middle of a line
-    assert folder.results() == kept
-    assert run_blocks(read_block_plan(tiny), folder, "again", progress=False).missing == 0
-    assert folder.results()[: len(kept)] == kept
+    assert quietly(read_block_plan(tiny), folder, "again").missing == 0
+    assert all(result in folder.results() for result in kept)
     assert len(folder.frame()) == 9
 
 
 def test_a_damaged_folder_is_one_sentence(tmp_path, capsys):
     folder = BlockFolder(tmp_path)
     (tmp_path / "runs.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"runs.jsonl: holds a line that is no run"):
+    with pytest.raises(InputError, match=r"runs.jsonl: holds a line that is not a run"):
         folder.results()
     (tmp_path / "manifest.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match=r"manifest.json: is no manifest"):
+    with pytest.raises(InputError, match=r"manifest.json: is not a manifest"):
         folder.made()
     (tmp_path / "runs.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"runs.parquet: cannot be read"):
@@ -190,13 +196,94 @@ def test_a_damaged_folder_is_one_sentence(tmp_path, capsys):
     states = tmp_path / "states"
     states.mkdir()
     (states / "half.safetensors").write_bytes(b"half")
-    assert folder.under_way([]) == []
+    assert folder.states.load([]) == []
     assert "half.safetensors: is not a state of block runs" in capsys.readouterr().err
+
+
+def test_a_state_that_has_changed_is_noticed(tiny, tmp_path, capsys):
+    plan, folder = read_block_plan(tiny), BlockFolder(tmp_path)
+    folder.states.save(StackState.initial(plan.specs[:1]))
+    (path,) = folder.states.path.iterdir()
+    assert [state.specs for state in folder.states.load(plan.specs)] == [[plan.specs[0]]]
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    assert folder.states.load(plan.specs) == []
+    assert f"{path}: has changed since it was written" in capsys.readouterr().err
+    assert quietly(plan, folder, "all").missing == 0  # its run begins again
+    assert not list(folder.states.path.iterdir())
+
+
+def test_a_state_replaces_the_earlier_one_and_those_of_release_0_1_0_are_read(tiny, tmp_path):
+    specs, states = read_block_plan(tiny).specs[:1], BlockFolder(tmp_path).states
+    state = StackState.initial(specs)
+    states.save(state)
+    (first,) = states.path.iterdir()
+    first.rename(states.path / f"{first.stem.partition('-')[0]}.safetensors")
+    assert [found.taken for found in states.load(specs)] == [0]
+    state.taken = 10
+    states.save(state)
+    assert [found.taken for found in states.load(specs)] == [10]
+    assert len(list(states.path.iterdir())) == 1
+
+
+def test_its_store_is_like_any_other(tiny, tmp_path, command):
+    folder = BlockFolder(tmp_path / "out")
+    quietly(read_block_plan(tiny), folder, "all")
+    code, out, _ = command("results", "list", folder.store, "--by", "heads,budget", "--json")
+    means = json.loads(out)["rows"]
+    assert code == 0
+    assert [(row["heads"], row["budget"], row["runs"]) for row in means] == [
+        (1, 4, 3), (1, 8, 2), (2, 4, 2), (2, 8, 2),
+    ]  # fmt: skip
+    (watched,) = json.loads(command("watch", folder.store, "--json")[1])["sweeps"]
+    assert (watched["name"], watched["state"], watched["done_runs"]) == ("tiny", "finished", 9)
+    assert watched["steps_taken"] == 9 * 30
+    command("results", "export", folder.store, "--out", "runs.jsonl")
+    lines = (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    exported = {row["hash"]: row for row in map(json.loads, lines)}
+    for result in folder.results():
+        row = exported[result.spec.hash]
+        assert (row["variant"], row["value"], row["steps"]) == ("block", result.test, 30)
+        assert row["details"]["answers"] == result.answers
+        assert row["details"]["attention"]["best_own"] == result.attention.best_own
+
+
+def test_a_changed_result_is_refused(tiny, tmp_path):
+    folder = BlockFolder(tmp_path / "out")
+    quietly(read_block_plan(tiny), folder, "all")
+    with sqlite3.connect(folder.store) as connection:
+        connection.execute("UPDATE runs SET details = replace(details, '0', '1') WHERE id = 3")
+    connection.close()
+    with pytest.raises(InputError, match="has changed since it was stored"):
+        folder.results()
+
+
+@pytest.mark.parametrize("limit", [120.0, 0.02])
+def test_a_cluster_makes_the_same_runs(tiny, tmp_path, monkeypatch, limit):
+    """Also where shards end early, so that states travel."""
+    pytest.importorskip("distributed")
+    from headcount.sweeps import block_cluster, cluster
+
+    monkeypatch.setattr(block_cluster, "SHARD_LIMIT", limit)
+    plan = read_block_plan(tiny)
+    here, there = BlockFolder(tmp_path / "here"), BlockFolder(tmp_path / "there")
+    quietly(plan, here, "here")
+    with cluster.connected_cluster("local:2", print) as connected:
+        executor = block_cluster.ClusterBlockExecutor(connected, "local:2", "cpu")
+        run_blocks(plan, there, "some", executor, time_limit=0.01)
+        assert run_blocks(plan, there, "there", executor).missing == 0
+    assert same(there.results()) == same(here.results())
+    assert not list(there.states.path.glob("*"))
+    with Store(there.store, read_only=True) as store:
+        last = list(store.sweeps)[-1]
+    assert (last.state, last.settled_steps) == ("finished", last.total_steps)
+    assert there.made()[-1]["device"] == "cluster local:2"
 
 
 def test_the_frame_has_a_row_per_run(tiny, tmp_path):
     folder = BlockFolder(tmp_path / "out")
-    run_blocks(read_block_plan(tiny), folder, "some", progress=False)
+    quietly(read_block_plan(tiny), folder, "some")
     frame, results = folder.frame(), folder.results()
     assert tuple(frame.columns) == BLOCK_COLUMNS
     pd.testing.assert_frame_equal(frame, block_frame(results), check_dtype=False)
@@ -269,7 +356,7 @@ def test_the_runs_that_came_with_it_are_figure_7():
 @pytest.mark.slow
 def test_the_quick_preset_shows_the_advantage_of_several_heads(tmp_path):
     folder = BlockFolder(tmp_path)
-    assert run_blocks(read_block_plan("quick"), folder, "quick", progress=False).missing == 0
+    assert quietly(read_block_plan("quick"), folder, "quick").missing == 0
     rows = folder.frame()
     for budget in (32, 64, 128):
         here = rows.loc[rows["budget"] == budget]

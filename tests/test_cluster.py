@@ -1,4 +1,4 @@
-"""Sweeps on dask workers: the same table as here, whatever happens to the workers and the scheduler."""
+"""Sweeps on dask workers: the same table as here, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import product
@@ -20,11 +19,12 @@ from headcount import RunResult, RunSpec, train
 from headcount.cli import main
 from headcount.errors import InputError
 from headcount.store.store import Store
-from headcount.sweeps import cluster, runner
-from headcount.sweeps.cluster import Cluster, hired
-from headcount.sweeps.file import Grid
-from headcount.sweeps.runner import Here, run_sweep
+from headcount.sweeps import shards, writer
+from headcount.sweeps.cluster import Cluster, ClusterExecutor, connected_cluster
+from headcount.sweeps.plans import GridPlan
+from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.worker import run_shard
+from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
 from tests.sweep_runs import plain, table
@@ -43,7 +43,7 @@ SPECS = [
 def expected(tmp_path) -> list[object]:
     """The table of an undisturbed sweep in this process."""
     with Store(tmp_path / "expected.sqlite") as store:
-        run_sweep(Grid(SPECS), store, Here(choose_engine("native")), "expected")
+        run_sweep(GridPlan(SPECS), store, LocalExecutor(choose_engine("native")), "expected")
     return table(tmp_path / "expected.sqlite")
 
 
@@ -57,24 +57,25 @@ def workers_of(process: int) -> list[int]:
 
 def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, expected):
     """Shards are cut short as well, so that states travel."""
-    monkeypatch.setattr(runner, "BEAT", 0.1)
-    monkeypatch.setattr(cluster, "_LEG", 0.2)
+    monkeypatch.setattr(writer, "BEAT", 0.1)
+    monkeypatch.setattr(shards, "SHARD_LIMIT", 0.2)
     said, killed = list[str](), list[int]()
 
-    def kill_one(standing):
-        if standing.trained and not killed:
+    def kill_one(progress):
+        if progress.trained and not killed:
             killed.append(workers_of(os.getpid())[0])
             os.kill(killed[0], signal.SIGSTOP)
             time.sleep(0.3)  # now it has a shard, which it had begun or was sent in the meantime
             os.kill(killed[0], signal.SIGKILL)
 
     with Store(tmp_path / "some.sqlite") as store:
-        with hired("local:2", "native", said.append) as crew:
-            standing = run_sweep(Grid(SPECS), store, crew, "some", kill_one)
+        with connected_cluster("local:2", said.append) as connected:
+            executor = ClusterExecutor(connected, "native")
+            progress = run_sweep(GridPlan(SPECS), store, executor, "some", kill_one)
         assert len(killed) == 1
-        assert standing.done == standing.trained == len(SPECS)
-        assert [sweep.state for sweep in store.sweeps()] == ["finished"]
-        assert store._database.read("SELECT count(*) FROM checkpoints") == [(0,)]
+        assert progress.done == progress.trained == len(SPECS)
+        assert [sweep.state for sweep in store.sweeps] == ["finished"]
+        assert len(store.checkpoints) == 0
     assert len(said) == 1
     assert "has gone; its" in said[0]
     assert table(tmp_path / "some.sqlite") == expected
@@ -83,7 +84,7 @@ def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, exp
 
 @pytest.mark.slow
 def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatch, expected):
-    monkeypatch.setattr(runner, "BEAT", 0.1)
+    monkeypatch.setattr(writer, "BEAT", 0.1)
     address = f"tcp://127.0.0.1:{(port := free_port())}"
     said, lives = list[str](), ExitStack()
 
@@ -97,18 +98,19 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
     with lives, Store(tmp_path / "some.sqlite") as store:
         first = begin()
 
-        def restart(standing):
-            if standing.trained and first:
+        def restart(progress):
+            if progress.trained and first:
                 for process in first:
                     process.kill()
                     process.wait()
                 first.clear()
                 begin()
 
-        with hired(address, "native", said.append) as crew:
-            standing = run_sweep(Grid(SPECS), store, crew, "some", restart)
+        with connected_cluster(address, said.append) as connected:
+            executor = ClusterExecutor(connected, "native")
+            progress = run_sweep(GridPlan(SPECS), store, executor, "some", restart)
     assert first == []
-    assert standing.done == standing.trained == len(SPECS)
+    assert progress.done == progress.trained == len(SPECS)
     assert any(line.startswith(f"the scheduler {address} is gone; waiting") for line in said)
     assert table(tmp_path / "some.sqlite") == expected
 
@@ -170,24 +172,27 @@ class Silent:
 
 
 def test_runs_that_workers_die_of_end_the_sweep(tmp_path):
-    crew = Cluster(Silent("one"), None, "torch", lambda text: None)
-    crew._fresh, crew._begun, crew._losses = deque(), {}, Counter()
-    for _ in range(3):
-        crew._lose(cluster._Hand(shard=SPECS[:2]), "gone")
-        assert list(crew._fresh)[:2] == SPECS[:2]
-    with pytest.raises(InputError, match="4 workers were lost while they trained RunSpec"):
-        crew._lose(cluster._Hand(shard=SPECS[:2]), "gone")
+    cluster = Cluster(Silent("one"), None, lambda text: None)
+    with Store(tmp_path / "some.sqlite") as store:
+        queue = shards.RunQueue([], "torch", SweepWriter(store, "some"))
+        shard = shards.Shard(SPECS[:2], print, ())
+        for _ in range(3):
+            cluster._lose(queue, shards.Worker(shard=shard), "gone")
+            assert list(queue._fresh)[:2] == SPECS[:2]
+        with pytest.raises(InputError, match="4 workers were lost while they trained RunSpec"):
+            cluster._lose(queue, shards.Worker(shard=shard), "gone")
 
 
 def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
     said = list[str]()
-    crew = Cluster(Silent("one"), None, "torch", said.append)
-    crew._look()
-    crew._meet("one", crew._hands["one"], ("torch", "cpu"), "0.0")
-    with pytest.raises(
-        InputError, match="no worker of the cluster can be used: worker one has headcount 0"
-    ):
-        crew._look()
+    cluster = Cluster(Silent("one"), None, said.append)
+    with Store(tmp_path / "some.sqlite") as store:
+        queue = shards.RunQueue(SPECS, "torch", SweepWriter(store, "some"))
+        cluster._update_workers(queue)
+        cluster._register("one", cluster._workers["one"], ("torch", "cpu"), "0.0")
+        sentence = "no worker of the cluster can be used: worker one has headcount 0"
+        with pytest.raises(InputError, match=sentence):
+            cluster._update_workers(queue)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +201,12 @@ def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
         ("local", "does not say how many processes; write local:4"),
         ("local:0", "does not say how many"),
         ("local:x", "does not say how many"),
-        ("here:8786", "is no address; write local:4 or tcp://host:8786"),
+        ("here:8786", "is not an address; write local:4 or tcp://host:8786"),
         ("ftp://127.0.0.1:1", "no scheduler answers at ftp://127.0.0.1:1"),
     ],
 )
 def test_a_wrong_address_gets_one_sentence(address, says):
-    with pytest.raises(InputError, match=says), hired(address, "torch", print):
+    with pytest.raises(InputError, match=says), connected_cluster(address, print):
         pass
 
 
@@ -223,5 +228,5 @@ def test_a_result_that_died_with_its_worker_is_not_waited_for():
         def result(self, timeout: float) -> None:
             raise TimeoutError
 
-    crew = Cluster(Silent("two"), None, "torch", print)
-    assert crew._brought("one", Lost()) == []
+    cluster = Cluster(Silent("two"), None, print)
+    assert cluster._result("one", Lost()) == []

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from headcount.block.spec import BlockResult
+from headcount.store.store import Store
+from headcount.sweeps.block_folder import BlockFolder
+
 RELEASED = Path(__file__).parent / "data" / "release_0_1_0"
 
 
@@ -16,6 +20,41 @@ RELEASED = Path(__file__).parent / "data" / "release_0_1_0"
 def released(tmp_path) -> Path:
     """A copy of everything that the release wrote."""
     return Path(shutil.copytree(RELEASED, tmp_path / "released"))
+
+
+def test_its_block_runs_are_taken_over_into_a_store(released, command):
+    folder = BlockFolder(released / "block")
+    lines = (folder.path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    then = [BlockResult.from_json(line) for line in lines]
+    assert same(folder.results(), then)  # also before the folder is first opened for writing
+    code, out, _ = command("block", released / "block.toml", "--out", folder.path, "--json")
+    told = json.loads(out)
+    assert (code, told["finished"], told["missing"], len(told["runs"])) == (0, 2, 0, 2)
+    assert len(folder.made()) == 1  # nothing was trained
+    with Store(folder.store, read_only=True) as store:
+        assert same(list(store.block_results()), then)
+        assert all(store.get(result.spec) == result for result in then)
+    assert not (folder.path / "runs.jsonl").exists()
+    assert (folder.path / "runs-0.1.0.jsonl").read_text(encoding="utf-8").splitlines() == lines
+    command("block", released / "block.toml", "--out", folder.path)
+    assert same(folder.results(), then)
+
+
+def test_a_take_over_that_was_cut_short_is_repeated(released):
+    folder = BlockFolder(released / "block")
+    then = folder.results()
+    with (folder.path / "runs.jsonl").open("ab") as file:
+        file.write(b'{"spec": {"items"')  # a run that a crash cut short
+    with Store(folder.store) as store:  # a kill came before the old file was renamed
+        assert store.add(then[:1]) == 1
+    with folder.opened() as store:
+        assert same(list(store.block_results()), then)
+
+
+def same(some: list[BlockResult], others: list[BlockResult]) -> bool:
+    """Whether both have the same results, in any order."""
+    by_hash = [{result.spec.hash: result for result in results} for results in (some, others)]
+    return len(some) == len(others) and by_hash[0] == by_hash[1]
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

@@ -22,7 +22,7 @@ from headcount import InputError
 from headcount.cli import results as results_cli
 from headcount.cli import watch as watch_cli
 from headcount.store.store import Store
-from headcount.store.sweeps import Sweep
+from headcount.store.sweeps import SweepRecord
 from tests.store_writers import result_of, spec_of
 
 app = typer.Typer()
@@ -87,7 +87,7 @@ def test_lists_show_runs_that_diverged(path):
     [
         (["list", "S", "--items", "a"], "--items 'a' cannot be read"),
         (["list", "S", "--d-model", "1:2:3"], "--d-model '1:2:3' cannot be read"),
-        (["list", "S", "--by", "colour"], "'colour' is no column"),
+        (["list", "S", "--by", "colour"], "'colour' is not a column"),
         (["list", "none.sqlite"], "none.sqlite: no such file"),
         (["export", "S", "--out", "S"], "belongs to the store itself"),
         (["export", "S", "--out", "S-wal", "--format", "csv"], "belongs to the store itself"),
@@ -126,8 +126,8 @@ def test_parquet(filled, tmp_path):
 
 def test_watch_shows_a_sweep_and_writes_nothing(filled):
     with Store(filled) as store:
-        sweep = store.begin_sweep("base grid", runs=40, steps=1000, known=7)
-        store.update_sweep(sweep, done_runs=10, steps_taken=150, settled_steps=250)
+        sweep = store.sweeps.begin("base grid", runs=40, steps=1000, known=7)
+        store.sweeps.update(sweep, done_runs=10, steps_taken=150, settled_steps=250)
         store.add([result_of(77)])
         before = {
             file: file.read_bytes() for file in (filled, filled.with_name("results.sqlite-wal"))
@@ -141,16 +141,16 @@ def test_watch_shows_a_sweep_and_writes_nothing(filled):
         assert {file: file.read_bytes() for file in before} == before
         found = json.loads(command("watch", filled, "--json")[1])
         assert (found["sweeps"][0]["share"], found["latest"][0]["seed"]) == (0.25, 77)
-        timer = threading.Timer(0.3, lambda: store.end_sweep(sweep))
+        timer = threading.Timer(0.3, lambda: store.sweeps.end(sweep))
         timer.start()
         assert "finished" in command("watch", filled, "--interval", "0.05")[1]
         timer.join()
-        assert store.sweeps()[0].share == 1.0
+        assert next(iter(store.sweeps)).share == 1.0
 
 
 def test_watch_on_a_terminal(filled, monkeypatch, capsys):
     with Store(filled) as store:
-        store.end_sweep(store.begin_sweep("base grid", runs=1, steps=1), "interrupted")
+        store.sweeps.end(store.sweeps.begin("base grid", runs=1, steps=1), "interrupted")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     watch_cli.watch(filled)
     assert "interrupted" in capsys.readouterr().out
@@ -164,9 +164,9 @@ def test_watch_without_sweeps_or_without_a_store(path):
 
 def test_the_record_of_a_sweep(path):
     with Store(path) as store:
-        sweep = store.begin_sweep("search", runs=4, steps=400)
-        store.update_sweep(sweep, 1, 50, total_runs=8, total_steps=800)
-        first = store.sweeps()[0]
+        sweep = store.sweeps.begin("search", runs=4, steps=400)
+        store.sweeps.update(sweep, 1, 50, total_runs=8, total_steps=800)
+        first = next(iter(store.sweeps))
         assert (first.total_runs, first.total_steps, first.settled_steps, first.pid) == (
             8,
             800,
@@ -174,15 +174,15 @@ def test_the_record_of_a_sweep(path):
             os.getpid(),
         )
         time.sleep(0.01)
-        store.update_sweep(sweep, 2, 100)
-        second = store.sweeps()[0]
+        store.sweeps.update(sweep, 2, 100)
+        second = next(iter(store.sweeps))
         assert (second.total_runs, second.updated > first.updated, second.rate > 0) == (
             8,
             True,
             True,
         )
         with pytest.raises(InputError, match="no sweep 9"):
-            store.update_sweep(9, 1, 1)
+            store.sweeps.update(9, 1, 1)
 
 
 def _gone() -> int:
@@ -192,31 +192,17 @@ def _gone() -> int:
 
 
 def test_a_sweep_that_no_longer_writes():
-    here = Sweep(
-        1,
-        "a",
-        "running",
-        os.getpid(),
-        socket.gethostname(),
-        0.0,
-        100.0,
-        0,
-        4,
-        400,
-        1,
-        100,
-        100,
-        2.0,
-    )
+    process = (os.getpid(), socket.gethostname())
+    here = SweepRecord(1, "a", "running", *process, 0.0, 100.0, 0, 4, 400, 1, 100, 100, 2.0)
     gone, there = replace(here, pid=_gone()), replace(here, host="elsewhere")
-    assert [sweep.standing(105) for sweep in (here, gone, there)] == [
+    assert [sweep.state_at(105) for sweep in (here, gone, there)] == [
         "running",
         "running",
         "running",
     ]
-    assert [sweep.standing(150) for sweep in (here, gone, there)] == ["running", "died", "running"]
-    assert [sweep.standing(999) for sweep in (here, gone, there)] == ["silent", "died", "died"]
-    assert replace(here, state="finished").standing(999) == "finished"
+    assert [sweep.state_at(150) for sweep in (here, gone, there)] == ["running", "died", "running"]
+    assert [sweep.state_at(999) for sweep in (here, gone, there)] == ["silent", "died", "died"]
+    assert replace(here, state="finished").state_at(999) == "finished"
     assert here.remaining(110) == 290
     assert replace(here, settled_steps=0).remaining(110) is None
     assert replace(here, total_steps=0).share == 0

@@ -1,5 +1,6 @@
 """The threshold search against the full grid that it saves."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
 
@@ -13,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from headcount.analysis.thresholds import threshold, thresholds
 from headcount.errors import InputError
 from headcount.sweeps.grid import paper_runs
-from headcount.sweeps.search import Outcome, Search, Searches, outcomes_frame, search_all
+from headcount.sweeps.search import Outcome, ThresholdSearch, ThresholdSearches, outcomes_frame
 from headcount.sweeps.search_seeds import (
     Rules,
     best_case,
@@ -46,7 +47,7 @@ def grid_frame(surface: Surface) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(diverged=None, steps=1)
 
 
-def explore(search: Search, surface: Surface) -> Outcome:
+def explore(search: ThresholdSearch, surface: Surface) -> Outcome:
     """Run a search to its end on a surface; no batch may hold a run that is known or foreign."""
     known: set[RunSpec] = set()
     while batch := search.next_batch():
@@ -62,10 +63,27 @@ def explore(search: Search, surface: Surface) -> Outcome:
     return outcome
 
 
+def search_all(
+    grid: Iterable[RunSpec],
+    run: Callable[[list[RunSpec]], list[RunResult]],
+    known: list[RunResult] | pd.DataFrame | None = None,
+) -> list[Outcome]:
+    """Search every point of a grid, until all are settled or a batch brings nothing new."""
+    searches = ThresholdSearches(grid)
+    searches.observe([] if known is None else known)
+    while batch := searches.next_batch():
+        if not searches.observe(run(batch)):
+            break
+    return searches.outcomes()
+
+
 def ladder(
     heads: int, means: list[float], seeds: int = 10, noise: float = 0.0, seed: int = 0
 ) -> Surface:
-    """One head count whose rungs d_k = 1, 2, … have these means; runs spread by a part of their distance from 1."""
+    """One head count whose rungs d_k = 1, 2, … have these means.
+
+    Runs spread by a part of their distance from 1.
+    """
     rng = np.random.default_rng([seed, heads])
     surface = {}
     for (row, mean), run in product(enumerate(means), range(seeds)):
@@ -81,7 +99,10 @@ def sigmoid(rungs: int, centre: float, width: float, top: float = 1.0) -> list[f
 
 @st.composite
 def risings(draw: st.DrawFn) -> Surface:
-    """Surfaces that rise with D_K: thresholds off both ends, plateaus below 0.99, equal head counts, some noise."""
+    """Surfaces that rise with D_K.
+
+    Thresholds off both ends, plateaus below 0.99, equal head counts, some noise.
+    """
     seeds, noise, seed = (
         draw(st.integers(1, 10)),
         draw(st.sampled_from([0.0, 0.1, 0.3])),
@@ -114,14 +135,17 @@ def anything(draw: st.DrawFn) -> Surface:
 @settings(max_examples=40, deadline=None)
 @given(risings())
 def test_where_f1_rises_the_search_gives_what_the_grid_gives(surface: Surface) -> None:
-    outcome = explore(Search(surface), surface)
+    outcome = explore(ThresholdSearch(surface), surface)
     assert outcome.threshold == threshold(grid_frame(surface))
 
 
 @settings(max_examples=30, deadline=None)
 @given(anything())
 def test_on_any_surface_no_value_is_below_the_grids_and_each_is_witnessed(surface: Surface) -> None:
-    found, full = explore(Search(surface), surface).threshold, threshold(grid_frame(surface))
+    found, full = (
+        explore(ThresholdSearch(surface), surface).threshold,
+        threshold(grid_frame(surface)),
+    )
     for name in VALUES:
         value, least = getattr(found, name), getattr(full, name)
         assert value is None or (least is not None and value >= least)
@@ -137,16 +161,16 @@ def test_on_any_surface_no_value_is_below_the_grids_and_each_is_witnessed(surfac
 @settings(max_examples=20, deadline=None)
 @given(anything(), st.randoms(use_true_random=False))
 def test_the_next_batch_depends_on_what_is_known_alone(surface: Surface, random) -> None:
-    search, rows = Search(surface), []
+    search, rows = ThresholdSearch(surface), []
     for _ in range(random.randrange(6)):
         batch = search.next_batch()
         rows += [result(spec, surface[spec]) for spec in batch]
         search.observe(rows)  # old rows again: they are known
     random.shuffle(rows)
-    other = Search(sorted(surface, key=lambda spec: spec.hash))
+    other = ThresholdSearch(sorted(surface, key=lambda spec: spec.hash))
     for row in rows:
         assert other.observe([row]) == 1
-    stored = Search(surface)
+    stored = ThresholdSearch(surface)
     frame = grid_frame(surface)
     stored.observe(frame[frame["hash"].isin([row.spec.hash for row in rows])])
     assert search.next_batch() == other.next_batch() == stored.next_batch()
@@ -171,7 +195,7 @@ def test_where_f1_falls_the_search_falls_back_to_the_grid(
     first = data.draw(st.integers(0, half - 1))
     surface = ladder(2, [0.6] * first + [1.0] * (half - first) + [0.6] * half, noise=0.02)
     surface |= ladder(4, sigmoid(2 * half, half if other else 50, 0.2), noise=0.02)
-    outcome = explore(Search(surface), surface)
+    outcome = explore(ThresholdSearch(surface), surface)
     assert outcome.fallback == (2,)
     assert outcome.threshold == threshold(grid_frame(surface))
     assert outcome.threshold.central == 2 * (first + 1)
@@ -179,7 +203,7 @@ def test_where_f1_falls_the_search_falls_back_to_the_grid(
 
 def test_a_ripple_is_no_fall() -> None:
     surface = ladder(1, [0.2, 0.5, 0.8, 0.97, 0.999, 0.995, 0.999, 0.994, 0.999, 0.998], noise=0.2)
-    outcome = explore(Search(surface), surface)
+    outcome = explore(ThresholdSearch(surface), surface)
     assert outcome.fallback == ()
     assert outcome.threshold == threshold(grid_frame(surface))
 
@@ -190,7 +214,7 @@ def test_equal_budgets_are_decided_by_the_larger_mean() -> None:
         | ladder(2, [0.3] * 3 + [0.996] * 3)
         | ladder(4, [0.3, 0.994, 1.0])
     )
-    found = explore(Search(surface), surface).threshold
+    found = explore(ThresholdSearch(surface), surface).threshold
     assert (found.central, found.heads, found.key_dim) == (8, 2, 4)
     assert found == threshold(grid_frame(surface))
 
@@ -199,14 +223,14 @@ def test_hopeless_head_counts_are_abandoned() -> None:
     surface = ladder(1, sigmoid(20, 8, 0.3))
     for heads in (2, 4, 8):
         surface |= ladder(heads, [0.3] * 20)
-    outcome = explore(Search(surface), surface)
+    outcome = explore(ThresholdSearch(surface), surface)
     assert outcome.threshold.heads == 1
     assert outcome.runs < 0.08 * outcome.grid_runs
 
 
 def test_nothing_passes() -> None:
     surface = ladder(1, [0.3] * 12) | ladder(2, [0.4] * 12)
-    outcome = explore(Search(surface), surface)
+    outcome = explore(ThresholdSearch(surface), surface)
     assert (
         outcome.threshold.central is outcome.threshold.optimistic is outcome.threshold.heads is None
     )
@@ -217,7 +241,7 @@ def test_nothing_passes() -> None:
 def test_a_diverged_run_counts_as_nothing_recovered_and_does_not_end_a_rung() -> None:
     surface = ladder(1, sigmoid(9, 4, 0.2))
     lost = RunSpec(32, 16, 1, 5, seed=0)
-    search = Search(surface)
+    search = ThresholdSearch(surface)
     while batch := search.next_batch():
         search.observe(
             result(spec, float("nan"), diverged=7) if spec == lost else result(spec, surface[spec])
@@ -248,10 +272,22 @@ def test_an_interrupted_search_says_so_and_goes_on_where_it_was() -> None:
     assert outcome.threshold == threshold(grid_frame(surface))
 
 
+def test_a_replay_spends_what_a_search_would() -> None:
+    surface = ladder(2, sigmoid(16, 7, 0.5), noise=0.2) | ladder(4, sigmoid(8, 4, 0.5), noise=0.2)
+    expected = explore(ThresholdSearch(surface), surface)
+    searches = ThresholdSearches(surface)
+    searches.replay(grid_frame(surface))
+    assert searches.outcomes() == [expected]
+    assert expected.runs < len(surface)
+    half = ThresholdSearches(surface)
+    half.replay(grid_frame(surface).iloc[: len(surface) // 2])
+    assert not half.outcomes()[0].settled
+
+
 def test_points_advance_together() -> None:
     first, second = ladder(1, sigmoid(9, 4, 0.2)), ladder(2, sigmoid(9, 6, 0.2))
     second = {replace(spec, d_model=8): value for spec, value in second.items()}
-    searches = Searches([*first, *second])
+    searches = ThresholdSearches([*first, *second])
     assert {spec.d_model for spec in searches.next_batch()} == {8, 16}
     surface = first | second
     outcomes = search_all(surface, lambda batch: [result(spec, surface[spec]) for spec in batch])
@@ -262,13 +298,13 @@ def test_points_advance_together() -> None:
 
 def test_what_cannot_be_searched_is_refused() -> None:
     with pytest.raises(InputError, match="one point"):
-        Search([RunSpec(32, 16, 1, 1), RunSpec(64, 16, 1, 1)])
+        ThresholdSearch([RunSpec(32, 16, 1, 1), RunSpec(64, 16, 1, 1)])
     with pytest.raises(InputError, match="one point"):
-        Search([])
+        ThresholdSearch([])
     with pytest.raises(InputError, match="squared error"):
-        Search([RunSpec(32, 16, 1, 1, variant="value")])
+        ThresholdSearch([RunSpec(32, 16, 1, 1, variant="value")])
     with pytest.raises(InputError, match="no column hash"):
-        Search([RunSpec(32, 16, 1, 1)]).observe(pd.DataFrame({"value": [1.0]}))
+        ThresholdSearch([RunSpec(32, 16, 1, 1)]).observe(pd.DataFrame({"value": [1.0]}))
     for wrong in ({"first": 1}, {"growth": 1.0}, {"odds": 0.0}, {"spread": 0.0}):
         with pytest.raises(InputError):
             Rules(**wrong)

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from headcount import InputError
 from headcount.store import database as database_module
-from headcount.store.store import Partial, Store
+from headcount.store.checkpoints import Checkpoint
+from headcount.store.store import Store
 from headcount.training.engines.base import State
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
@@ -180,9 +181,9 @@ def test_checkpoints_come_back_bit_for_bit_and_go_with_the_result(path):
     spec, history = spec_of(1), [(500, 0.25), (1000, math.nan)]
     state = _state(spec, 1000)
     with Store(path) as store:
-        store.checkpoint(spec, state, history, "torch", "cpu", 1.5)
+        store.checkpoints.save([Checkpoint(spec, state, history, "torch", "cpu", 1.5)])
     with Store(path) as store:
-        back = store.resume(spec)
+        back = store.checkpoints.load(spec)
         assert back is not None
         assert (back.spec, back.engine, back.device, back.seconds, back.state.taken) == (
             spec,
@@ -197,35 +198,44 @@ def test_checkpoints_come_back_bit_for_bit_and_go_with_the_result(path):
         for name in ("weights", "first", "second", "threshold"):
             mine, theirs = getattr(state, name), getattr(back.state, name)
             assert torch.equal(mine.view(torch.int32), theirs.view(torch.int32))
-        assert store.resume(spec, "torch", "cpu") is not None
+        assert store.checkpoints.load(spec, "torch", "cpu") is not None
         assert (
-            store.resume(spec, "native")
-            is store.resume(spec, "torch", "cuda")
-            is store.resume(spec_of(2))
+            store.checkpoints.load(spec, "native")
+            is store.checkpoints.load(spec, "torch", "cuda")
+            is store.checkpoints.load(spec_of(2))
             is None
         )
-        store.checkpoint(spec, _state(spec, 500), history, "torch", "cpu")  # a sweep that is behind
-        assert store.resume(spec).state.taken == 1000
-        store.checkpoint_all(
-            [Partial(spec, _state(spec, taken), history, "torch", "cpu") for taken in (1500, 2000)]
+        store.checkpoints.save(
+            [Checkpoint(spec, _state(spec, 500), history, "torch", "cpu")]
+        )  # a sweep that is behind
+        assert store.checkpoints.load(spec).state.taken == 1000
+        store.checkpoints.save(
+            [
+                Checkpoint(spec, _state(spec, taken), history, "torch", "cpu")
+                for taken in (1500, 2000)
+            ]
         )
-        assert store.resume(spec).state.taken == 2000
-        store.checkpoint(spec, _state(spec, 500), history, "native", "cpu")
-        assert store.resume(spec).engine == "native"
+        assert store.checkpoints.load(spec).state.taken == 2000
+        store.checkpoints.save([Checkpoint(spec, _state(spec, 500), history, "native", "cpu")])
+        assert store.checkpoints.load(spec).engine == "native"
         store.add([result_of(1)])
-        assert store.resume(spec) is None
-        store.checkpoint(spec, state, history, "torch", "cpu")  # another sweep was slower
-        assert store.resume(spec) is None
+        assert store.checkpoints.load(spec) is None
+        store.checkpoints.save(
+            [Checkpoint(spec, state, history, "torch", "cpu")]
+        )  # another sweep was slower
+        assert store.checkpoints.load(spec) is None
 
 
 def test_a_changed_checkpoint_is_not_given(path):
     with Store(path) as store:
-        store.checkpoint(spec_of(1), _state(spec_of(1), 500), [], "torch", "cpu")
+        store.checkpoints.save(
+            [Checkpoint(spec_of(1), _state(spec_of(1), 500), [], "torch", "cpu")]
+        )
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE checkpoints SET taken = 501")
     connection.close()
     with Store(path) as store:
-        assert store.resume(spec_of(1)) is None  # the run begins again
+        assert store.checkpoints.load(spec_of(1)) is None  # the run begins again
 
 
 def _writers(*words: object) -> list[int]:
@@ -246,7 +256,7 @@ def test_kill_9_loses_nothing_that_was_committed(path):
         assert len(stored) <= len(said) + 15  # each may have died between the commit and the word
         for number, result in stored.items():
             assert same(result, result_of(number))
-            assert store.resume(spec_of(number)) is None
+            assert store.checkpoints.load(spec_of(number)) is None
 
 
 def test_writers_on_one_file_lose_nothing(path):
@@ -267,7 +277,7 @@ def test_a_writer_waits_for_another(filled, monkeypatch):
         timer.start()
         assert store.add([result_of(99)]) == 1
         timer.join()
-        monkeypatch.setattr(database_module, "_PATIENCE", 0.05)
+        monkeypatch.setattr(database_module, "PATIENCE", 0.05)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(InputError, match="another process has kept it"):
             store.add([result_of(100)])

@@ -1,4 +1,4 @@
-"""Files that are damaged, strange, older, newer or unwritable: said in one sentence, and left alone."""
+"""Files that are damaged, strange, older, newer or unwritable: one sentence, and left alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store_writers import result_of, same, spec_of
 
 
 def _refused(path: Path, *words: str) -> None:
-    """Opening fails with one sentence that names the file, in both ways, and changes no byte of it."""
+    """Opening fails in both ways with one sentence that names the file, and changes no byte."""
     before = path.read_bytes()
     for read_only in (False, True):
         with pytest.raises(InputError) as caught:
@@ -39,7 +39,7 @@ def _refused(path: Path, *words: str) -> None:
 
 def test_files_that_are_no_store(path):
     path.write_text("items,d_model\n64,16\n")
-    _refused(path, "no results store")
+    _refused(path, "not a results store")
     path.write_bytes(b"")
     _refused(path, "is empty")
     path.unlink()
@@ -51,7 +51,7 @@ def test_files_that_are_no_store(path):
 
 def test_a_newer_store_is_refused(filled):
     with sqlite3.connect(filled) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
     _refused(filled, "newer headcount", "upgrade")
 
@@ -192,18 +192,19 @@ def _version_1(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
         connection.execute(
-            """CREATE TABLE runs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, variant TEXT NOT NULL,
-            items INTEGER NOT NULL, d_model INTEGER NOT NULL, heads INTEGER NOT NULL, key_dim INTEGER NOT NULL,
-            budget INTEGER NOT NULL, seed INTEGER NOT NULL, steps INTEGER NOT NULL, value, diverged INTEGER, threshold,
-            engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL, spec TEXT NOT NULL,
-            history TEXT NOT NULL)"""
+            """CREATE TABLE runs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,
+            variant TEXT NOT NULL, items INTEGER NOT NULL, d_model INTEGER NOT NULL,
+            heads INTEGER NOT NULL, key_dim INTEGER NOT NULL, budget INTEGER NOT NULL,
+            seed INTEGER NOT NULL, steps INTEGER NOT NULL, value, diverged INTEGER, threshold,
+            engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL,
+            spec TEXT NOT NULL, history TEXT NOT NULL)"""
         )
         connection.execute(
             "CREATE TABLE checkpoints (hash TEXT PRIMARY KEY, taken INTEGER, state BLOB)"
         )
         for number in range(5):
             result = replace(result_of(number), spec=replace(spec_of(number), degree=1 + number))
-            row = dict(zip(schema.COLUMNS, row_of(result), strict=True))
+            row = dict(zip(schema.STORED, row_of(result), strict=True))
             values = [row[name] for name in old]
             connection.execute(
                 f"INSERT INTO runs ({', '.join(old)}) VALUES ({', '.join('?' * len(old))})", values
@@ -225,7 +226,7 @@ def test_version_1_is_migrated(path):
             assert result.versions == {}
             assert result.history == result_of(result.spec.seed).history
         assert store.add([result_of(7)]) == 1
-        assert store.begin_sweep("a", 1, 1) == 1
+        assert store.sweeps.begin("a", 1, 1) == 1
     with Store(path) as store:
         assert len(store) == 6
         assert store._database.read("PRAGMA user_version") == [(schema.VERSION,)]
@@ -234,6 +235,36 @@ def test_version_1_is_migrated(path):
         with Store(file) as store:
             tables.append(schema.shape(store._database._connection))
     assert tables[0] == tables[1] == schema.wanted_shape()
+
+
+def _version_2(path: Path) -> None:
+    """A store as version 2 made it: no details."""
+    with Store(path) as store:
+        store.add(map(result_of, range(5)))
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE runs DROP COLUMN details")
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+
+def test_version_2_is_migrated_and_keeps_its_digests(path):
+    _version_2(path)
+    before = path.read_bytes()
+    with Store(path, read_only=True) as store:
+        copied = store.frame()
+    assert path.read_bytes() == before
+    with Store(path) as store:
+        pd.testing.assert_frame_equal(store.frame(), copied)
+        assert all(same(store.get(spec_of(number)), result_of(number)) for number in range(5))
+        assert schema.shape(store._database._connection) == schema.wanted_shape()
+
+
+def test_a_changed_run_of_version_2_is_refused(path):
+    _version_2(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET value = 0.75 WHERE seed = 3")
+    connection.close()
+    _refused(path, f"run {spec_of(3).hash} has changed", "name a new store")
 
 
 def test_a_failed_migration_changes_nothing(path, monkeypatch):
@@ -258,8 +289,9 @@ def test_a_store_of_10000_rows_opens_at_once(path):
     with Store(path) as store, store._database.transaction() as connection:
         for number in range(10_000):
             copy = (f"{number:032x}", *row[1:])
-            query = f"INSERT INTO runs ({', '.join(schema.COLUMNS)}, digest) VALUES ({', '.join('?' * (len(row) + 1))})"
-            connection.execute(query, (*copy, schema.digest(copy)))
+            places = ", ".join("?" * (len(row) + 1))
+            query = f"INSERT INTO runs ({', '.join(schema.STORED)}, digest) VALUES ({places})"
+            connection.execute(query, (*copy, schema.row_digest(copy)))
     began = time.perf_counter()
     with Store(path) as store:
         opened = time.perf_counter() - began

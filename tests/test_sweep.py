@@ -21,12 +21,15 @@ from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
 from headcount.interrupts import Stop
 from headcount.paper import data as paper
+from headcount.store.frames import plain_rows
 from headcount.store.store import Store
-from headcount.sweeps import runner
-from headcount.sweeps.cost import Pace, estimate, work
-from headcount.sweeps.file import Grid, Together, read_sweep
-from headcount.sweeps.runner import Here, Log, run_sweep
-from headcount.sweeps.summary import plain_rows, summarise
+from headcount.sweeps import runner, writer
+from headcount.sweeps.cost import Throughput, estimate, work
+from headcount.sweeps.file import read_sweep
+from headcount.sweeps.plans import CombinedPlan, GridPlan
+from headcount.sweeps.runner import LocalExecutor, run_sweep
+from headcount.sweeps.summary import summarise_runs
+from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.base import State, lineage
 from headcount.training.engines.selection import choose_engine
 from headcount.training.engines.torch import TorchEngine, TorchFleet
@@ -36,7 +39,7 @@ from tests.sweep_runs import GRID, RUNS, SPECS, changed, plain, table
 
 
 class CountingEngine(TorchEngine):
-    """Torch that notes what it trains and calls `before` each block; after `fails` blocks it ends as by Ctrl-C."""
+    """Torch that records what it trains; after `fails` blocks it ends as by Ctrl-C."""
 
     def __init__(self, fails: int = 10**9, before: Callable[[], object] = lambda: None) -> None:
         super().__init__("cpu")
@@ -61,7 +64,7 @@ class CountingEngine(TorchEngine):
         return fleet
 
 
-# --- the plan ---------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class Halving:
@@ -89,7 +92,9 @@ def test_plans_go_together_and_each_sees_its_own_results(tmp_path):
     plans, grid = [Halving(4, 1), Halving(2, 2)], SPECS[:2]
     engine = CountingEngine()
     with Store(tmp_path / "some.sqlite") as store:
-        standing = run_sweep(Together([*plans, Grid(grid)]), store, Here(engine), "some")
+        progress = run_sweep(
+            CombinedPlan([*plans, GridPlan(grid)]), store, LocalExecutor(engine), "some"
+        )
         assert [[result.spec.key_dim for result in plan.seen] for plan in plans] == [
             [4, 2, 1],
             [2, 1],
@@ -97,8 +102,8 @@ def test_plans_go_together_and_each_sees_its_own_results(tmp_path):
         assert {spec for plan in plans for spec in (result.spec for result in plan.seen)} | {
             *grid
         } == {*engine.trained}
-        (sweep,) = store.sweeps()
-    assert (standing.runs, standing.done, standing.trained, standing.known) == (7, 7, 7, 0)
+        (sweep,) = store.sweeps
+    assert (progress.runs, progress.done, progress.trained, progress.known) == (7, 7, 7, 0)
     assert (sweep.state, sweep.total_runs, sweep.done_runs, sweep.total_steps) == (
         "finished",
         7,
@@ -107,44 +112,44 @@ def test_plans_go_together_and_each_sees_its_own_results(tmp_path):
     )
 
 
-# --- the runner -------------------------------------------------------------------------------------------------------
+# --- the runner -----------------------------------------------------------------------------------
 
 
 def test_what_the_store_has_is_never_run_again(tmp_path):
     engine = CountingEngine()
     with Store(tmp_path / "some.sqlite") as store:
-        run_sweep(Grid(SPECS[:5]), store, Here(engine), "some")
+        run_sweep(GridPlan(SPECS[:5]), store, LocalExecutor(engine), "some")
         assert sorted(engine.trained, key=SPECS.index) == SPECS[:5]
         engine.trained.clear()
-        standing = run_sweep(Grid(SPECS), store, Here(engine), "some")
+        progress = run_sweep(GridPlan(SPECS), store, LocalExecutor(engine), "some")
         assert sorted(engine.trained, key=SPECS.index) == SPECS[5:]
-        assert (standing.known, standing.trained) == (5, 7)
+        assert (progress.known, progress.trained) == (5, 7)
         engine.trained.clear()
-        standing = run_sweep(Grid(SPECS), store, Here(engine), "some")
-        assert (engine.trained, standing.known, standing.trained) == ([], 12, 0)
+        progress = run_sweep(GridPlan(SPECS), store, LocalExecutor(engine), "some")
+        assert (engine.trained, progress.known, progress.trained) == ([], 12, 0)
         results = {result.spec: result for result in store.results()}
     for expected in train(SPECS, "torch", progress=False):
         assert plain(results[expected.spec]) == plain(expected)
 
 
 def test_what_another_sweep_has_finished_in_the_meantime_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(Pace, "piece", lambda pace, specs, seconds: 1)
+    monkeypatch.setattr(Throughput, "runs_in", lambda throughput, specs, seconds: 1)
     others = train(SPECS[4:], "torch", progress=False)
     with Store(tmp_path / "some.sqlite") as store:
         engine = CountingEngine(before=lambda: store.add(others))
-        standing = run_sweep(Grid(SPECS), store, Here(engine), "some")
+        progress = run_sweep(GridPlan(SPECS), store, LocalExecutor(engine), "some")
     assert engine.trained == SPECS[:1] + SPECS[1:4]
-    assert (standing.runs, standing.done, standing.trained) == (12, 12, 4)
+    assert (progress.runs, progress.done, progress.trained) == (12, 12, 4)
 
 
 def test_a_second_sweep_begins_elsewhere(tmp_path):
     with (
         Store(tmp_path / "some.sqlite") as store,
-        Log(store, "one") as one,
-        Log(store, "two") as two,
+        SweepWriter(store, "one") as one,
+        SweepWriter(store, "two") as two,
     ):
-        assert one.enter(SPECS) == SPECS
-        turned = two.enter(SPECS)
+        assert one.begin_batch(SPECS) == SPECS
+        turned = two.begin_batch(SPECS)
         assert turned != SPECS
         assert sorted(turned, key=SPECS.index) == SPECS
 
@@ -152,9 +157,9 @@ def test_a_second_sweep_begins_elsewhere(tmp_path):
 def test_an_interrupt_keeps_what_is_finished_and_says_so(tmp_path):
     with Store(tmp_path / "some.sqlite") as store:
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(Grid(SPECS), store, Here(CountingEngine(fails=5)), "some")
+            run_sweep(GridPlan(SPECS), store, LocalExecutor(CountingEngine(fails=5)), "some")
         assert len(store) == 6  # two blocks a configuration of three seeds
-        assert [sweep.state for sweep in store.sweeps()] == ["interrupted"]
+        assert [sweep.state for sweep in store.sweeps] == ["interrupted"]
 
 
 def test_a_wish_to_stop_keeps_the_state_of_every_run(tmp_path):
@@ -162,17 +167,17 @@ def test_a_wish_to_stop_keeps_the_state_of_every_run(tmp_path):
     engine = CountingEngine(before=lambda: setattr(stop, "asked", True))
     with Store(tmp_path / "some.sqlite") as store:
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(Grid(SPECS), store, Here(engine), "some", stop=stop)
-        left = [store.resume(spec, "torch", lineage(engine)) for spec in engine.trained]
+            run_sweep(GridPlan(SPECS), store, LocalExecutor(engine), "some", stop=stop)
+        left = [store.checkpoints.load(spec, "torch", lineage(engine)) for spec in engine.trained]
         assert [run.state.taken for run in left if run] == [20] * 3  # the block was ended
         assert len(store) == 0
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(Grid(SPECS), store, Here(engine), "some", stop=stop)
+            run_sweep(GridPlan(SPECS), store, LocalExecutor(engine), "some", stop=stop)
         assert engine.blocks == 1
 
 
 def test_a_store_that_cannot_be_written_ends_the_sweep_with_its_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "BEAT", 0.01)
+    monkeypatch.setattr(writer, "BEAT", 0.01)
 
     def full(*anything):
         raise InputError("the disk is full")
@@ -181,11 +186,14 @@ def test_a_store_that_cannot_be_written_ends_the_sweep_with_its_sentence(tmp_pat
         monkeypatch.setattr(store, "add", full)
         with pytest.raises(InputError, match="the disk is full"):
             run_sweep(
-                Grid(SPECS), store, Here(CountingEngine(before=lambda: time.sleep(0.05))), "some"
+                GridPlan(SPECS),
+                store,
+                LocalExecutor(CountingEngine(before=lambda: time.sleep(0.05))),
+                "some",
             )
 
 
-# --- checkpoints ------------------------------------------------------------------------------------------------------
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,20 +262,20 @@ def test_a_sweep_goes_on_from_its_checkpoints(tmp_path, monkeypatch, fails):
     specs = [replace(spec, steps=100) for spec in SPECS if spec.heads == 2]
     with Store(tmp_path / "one.sqlite") as store:
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(Grid(specs), store, Here(CountingEngine(fails=fails)), "some")
+            run_sweep(GridPlan(specs), store, LocalExecutor(CountingEngine(fails=fails)), "some")
         assert len(store) == 3 * (fails // 5)
         engine = CountingEngine()
-        run_sweep(Grid(specs), store, Here(engine), "some")
+        run_sweep(GridPlan(specs), store, LocalExecutor(engine), "some")
         assert sorted(set(engine.begun_at.values())) == sorted(
             {20 * (fails % 5), 0} if fails < 5 else {20 * (fails % 5)}
         )
-        assert store._database.read("SELECT count(*) FROM checkpoints") == [(0,)]
+        assert len(store.checkpoints) == 0
     with Store(tmp_path / "two.sqlite") as store:
-        run_sweep(Grid(specs), store, Here(CountingEngine()), "some")
+        run_sweep(GridPlan(specs), store, LocalExecutor(CountingEngine()), "some")
     assert table(tmp_path / "one.sqlite") == table(tmp_path / "two.sqlite")
 
 
-# --- kills, interrupts, races: real processes -------------------------------------------------------------------------
+# --- kills, interrupts, races: real processes -----------------------------------------------------
 
 
 def script(*words: object, **options) -> subprocess.Popen[str]:
@@ -281,7 +289,10 @@ def script(*words: object, **options) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> tuple[Path, list[tuple[int, int]]]:
-    """A folder with the store of an undisturbed sweep and of one killed ten times; (runs, checkpoints) of each life."""
+    """A folder with the stores of an undisturbed sweep and of one that is killed ten times.
+
+    Beside it the runs and checkpoints after each kill.
+    """
     path = tmp_path_factory.mktemp("killed") / "runs.toml"
     path.write_text(RUNS)
     process = script("killed", path, 10, stdout=subprocess.PIPE)
@@ -317,19 +328,19 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, undisturbed, number)
         time.sleep(0.05)
         if store.exists():
             with Store(store, read_only=True) as opened:
-                if opened.sweeps() and opened.sweeps()[0].steps_taken:
+                if any(sweep.steps_taken for sweep in opened.sweeps):
                     break
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1].startswith("interrupted: ")
     assert err.endswith(
-        f"of {len(undisturbed)} runs are stored in {store}; the same command goes on from there\n"
+        f"of {len(undisturbed)} runs are stored in {store}; the same command continues from there\n"
     )
     with Store(store, read_only=True) as opened:
-        assert opened.sweeps()[0].state == "interrupted"
+        assert next(iter(opened.sweeps)).state == "interrupted"
         assert len(opened) < len(undisturbed)
-        assert opened._database.read("SELECT count(*) FROM checkpoints")[0][0] > 0
+        assert len(opened.checkpoints) > 0
 
 
 def test_two_sweeps_on_one_store(tmp_path, undisturbed):
@@ -345,7 +356,7 @@ def test_two_sweeps_on_one_store(tmp_path, undisturbed):
     assert both[0]["thresholds"] == both[1]["thresholds"]
 
 
-# --- searches ---------------------------------------------------------------------------------------------------------
+# --- searches -------------------------------------------------------------------------------------
 
 SEARCH = (
     "[search]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2, 3, 4, 6, 8]\nlevel = 0.6\n"
@@ -401,9 +412,9 @@ def test_a_search_takes_its_budgets_from_the_law_and_a_dry_run_gives_both_ends(w
     ("text", "says"),
     [
         (SEARCH.replace("0.6", "1.0"), r"\[search\]: level 1.0 is not between 0 and 1"),
-        (SEARCH.replace("level", "levl"), "'levl' is no key here; did you mean 'level'"),
+        (SEARCH.replace("level", "levl"), "'levl' is not a key here; did you mean 'level'"),
         (SEARCH + "variant = 'value'\n", r"\[search\]: variant value is judged by squared error"),
-        (SEARCH.replace("search", "grid"), r"\[grid\]: 'level' is no key here"),
+        (SEARCH.replace("search", "grid"), r"\[grid\]: 'level' is not a key here"),
     ],
 )
 def test_a_wrong_search_is_refused(written, text, says):
@@ -411,7 +422,7 @@ def test_a_wrong_search_is_refused(written, text, says):
         read_sweep(written(text))
 
 
-# --- what it will cost, and what it came to ---------------------------------------------------------------------------
+# --- what it will cost, and what it came to -------------------------------------------------------
 
 
 def test_the_estimate_follows_the_work():
@@ -432,18 +443,22 @@ def test_work_grows_with_every_size():
 
 def test_pieces_fill_the_time_at_the_pace_that_was_seen():
     specs = [RunSpec(64, 16, 4, 5, seed) for seed in range(100)]
-    pace = Pace(10 * work(specs[0]))
-    assert (pace.piece(specs, 2.0), pace.piece(specs, 1e-9), pace.piece(specs, 1e9)) == (20, 1, 100)
+    pace = Throughput(10 * work(specs[0]))
+    assert (pace.runs_in(specs, 2.0), pace.runs_in(specs, 1e-9), pace.runs_in(specs, 1e9)) == (
+        20,
+        1,
+        100,
+    )
     for _ in range(20):
         pace.learn(30 * work(specs[0]), 1.0)
-    assert pace.piece(specs, 1.0) in (30, 31)
+    assert pace.runs_in(specs, 1.0) in (30, 31)
 
 
 def test_protocols_of_one_point_are_told_apart(tmp_path):
     specs = [replace(spec, learning_rate=rate) for spec in SPECS for rate in (1e-3, 1e-2)]
     with Store(tmp_path / "some.sqlite") as store:
         store.add(train(specs, "torch", progress=False))
-        found = summarise(specs, store.frame())
+        found = summarise_runs(specs, store.frame())
         assert found.curves.empty
         assert found.thresholds["learning_rate"].tolist() == [1e-3, 1e-2]
         frame = store.frame(hash=[spec.hash for spec in specs if spec.learning_rate == 1e-2])
@@ -455,7 +470,7 @@ def test_protocols_of_one_point_are_told_apart(tmp_path):
         )
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_a_dry_run_counts_and_estimates_and_touches_nothing(written, command):
@@ -484,7 +499,7 @@ def test_the_command_gives_the_thresholds_of_its_runs(written, command):
     assert (code, err) == (0, "")
     assert (found["name"], found["runs"], found["known"], found["trained"]) == ("first", 12, 0, 12)
     with Store(path.with_name("first.sqlite"), read_only=True) as store:
-        assert {sweep.name for sweep in store.sweeps()} == {"first"}
+        assert {sweep.name for sweep in store.sweeps} == {"first"}
     (told,) = found["thresholds"]
     assert {name: told[name] for name in ("items", "d_model", "variant")} == {
         "items": 16,
@@ -492,7 +507,7 @@ def test_the_command_gives_the_thresholds_of_its_runs(written, command):
         "variant": "max",
     }
     assert told["central"] is None
-    found = json.loads(command("sweep", path, "--engine", "torch", "--json", "--resume")[1])
+    found = json.loads(command("sweep", path, "--engine", "torch", "--json")[1])
     assert (found["known"], found["trained"], found["thresholds"]) == (12, 0, [told])
     lines = command("sweep", path, "--engine", "torch")[1].splitlines()
     assert lines[0].startswith("first: 12 runs, 0 trained in 0 s, 12 known before; all in ")

@@ -91,11 +91,13 @@ def test_budgets_are_split_over_the_heads_that_divide_them(written):
 
 
 def test_budgets_by_the_law_are_those_of_the_papers_grid(written):
-    law = '[grid]\nvariant = "sum"\nseeds = 3\npoints = [[64, 16], [256, 32]]\nheads = [1, 2, 4, 8, 16]\n'
+    law = '[grid]\nvariant = "sum"\nseeds = 3\npoints = [[64, 16], [256, 32]]\n'
+    law += "heads = [1, 2, 4, 8, 16]\n"
     law += 'budgets = "law"\nspan = [0.3, 2.5]\n'
     expected = {spec for spec in paper.runs("linear") if spec.items != 128}
     assert set(read_sweep(written(law)).runs) == expected
-    regular = '[grid]\npoints = [[128, 32]]\ndegree = [4]\nheads = [1, 8]\nbudgets = "law"\nspan = [0.4, 2.2]\n'
+    regular = "[grid]\npoints = [[128, 32]]\ndegree = [4]\nheads = [1, 8]\n"
+    regular += 'budgets = "law"\nspan = [0.4, 2.2]\n'
     budgets = {
         h: paper.budgets_for(128, 32, h, degree=4, span=(0.4, 2.2), guide="regular") for h in (1, 8)
     }
@@ -121,13 +123,13 @@ def test_a_grid_of_the_paper_can_be_filtered(written):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (changed(itms="3"), r"\[grid\]: 'itms' is no key here; did you mean 'items'"),
-        (changed(seed="3"), "'seed' is no key here; did you mean 'seeds'"),
-        ("nam = 'x'\n" + GRID, "'nam' is no key here; did you mean 'name'"),
+        (changed(itms="3"), r"\[grid\]: 'itms' is not a key here; did you mean 'items'"),
+        (changed(seed="3"), "'seed' is not a key here; did you mean 'seeds'"),
+        ("nam = 'x'\n" + GRID, "'nam' is not a key here; did you mean 'name'"),
         (changed(items="[]"), "items is an empty list"),
-        (changed(items='"16"'), "items must be a whole number or a list of them; '16' is none"),
-        (changed(items="[16, true]"), "True is none"),
-        (changed(items="16.0"), "16.0 is none"),
+        (changed(items='"16"'), "items must be a whole number or a list of them; '16' is not one"),
+        (changed(items="[16, true]"), "True is not one"),
+        (changed(items="16.0"), "16.0 is not one"),
         (changed(items=""), "items is missing"),
         (changed(heads=""), "heads is missing"),
         (changed(heads="0"), "heads 0 does not fit"),
@@ -143,7 +145,7 @@ def test_a_grid_of_the_paper_can_be_filtered(written):
         (changed(points="[[16, 8]]"), "points already gives items and d_model"),
         (changed(items="", d_model="", points="[[16]]"), "points must be a list of pairs"),
         (changed(items="", d_model="", points="[]"), "points must be a list of pairs"),
-        (changed(items="", d_model="", points='[[16, "8"]]'), "'8' is none"),
+        (changed(items="", d_model="", points='[[16, "8"]]'), "'8' is not one"),
         (changed(seeds="0"), "seeds 0 gives no run"),
         (changed(seeds="[-1]"), "seed -1 does not fit"),
         (changed(seeds="9999999"), "are too many; a sweep takes up to 1,000,000"),
@@ -155,19 +157,19 @@ def test_a_grid_of_the_paper_can_be_filtered(written):
             "[grid]\npaper = 'linear'\nitems = 65\n",
             "items 65 is not in the grid linear; it has 64, 128, 256",
         ),
-        ("[grid]\npaper = 'value'\nsteps = 65\n", "'steps' is no key here"),
+        ("[grid]\npaper = 'value'\nsteps = 65\n", "'steps' is not a key here"),
         (
             "[grid]\npaper = 'linear'\nbudget = 5\nitems = 256\n",
             "no run of the grid linear passes all of",
         ),
-        ("grid = 3\n", r"\[grid\]: must be a table, 3 is none"),
+        ("grid = 3\n", r"\[grid\]: must be a table, 3 is not one"),
         ("grid = []\n", "grid is an empty list"),
         (
             "[[grid]]\npaper = 'value'\n[[grid]]\nitems = 3\n",
             r"\[\[grid\]\] number 2: d_model is missing",
         ),
         ("name = 'x'\n", "has neither a .grid. nor a .search. table"),
-        ("name = 3\n" + GRID, "name must be a text in quotes; 3 is none"),
+        ("name = 3\n" + GRID, "name must be a text in quotes; 3 is not one"),
         ("name = 'a/b'\n" + GRID, "name 'a/b' cannot name a file"),
         ("engine = 'fast'\n" + GRID, "engine 'fast' is unknown; use auto, native, torch, triton"),
         ("[grid]\nitems = = 3\n", r"is not valid TOML: .*line 2"),

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from headcount.sweeps.file import read_sweep as read_sweep
     from headcount.sweeps.file import SweepFile as SweepFile
     from headcount.sweeps.runner import run_sweep as run_sweep
-    from headcount.sweeps.runner import Standing as Standing
+    from headcount.sweeps.writer import SweepProgress as SweepProgress
     from headcount.store.store import Store as Store
     from headcount.analysis.curves import curves as curves
     from headcount.analysis.thresholds import thresholds as thresholds

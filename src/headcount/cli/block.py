@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +14,14 @@ import typer
 
 from headcount.cli.common import Json, emit
 from headcount.errors import InputError
+from headcount.interrupts import STOPPING, Stop, stoppable
 from headcount.progress import notice
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from headcount.sweeps.block_plan import BlockPlan
+    from headcount.sweeps.block_runs import BlockExecutor
 
 
 def block(
@@ -24,7 +31,8 @@ def block(
     table: Annotated[
         str | None,
         typer.Option(
-            help="gpt2 (from the hub), smollm2 (from PyPI), sample, gaussian, or a .safetensors or .npy file.",
+            help="gpt2 (from the hub), smollm2 (from PyPI), sample, gaussian, "
+            "or a .safetensors or .npy file.",
             show_default="the plan's",
         ),
     ] = None,
@@ -33,27 +41,30 @@ def block(
         typer.Option("--out", "-o", help="The folder to fill.", show_default="results/block-PLAN"),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
+    ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            help="Seconds; what is not finished then goes on next time.", show_default="none"
-        ),
+        typer.Option(help="Seconds; unfinished runs continue next time.", show_default="none"),
     ] = None,
     json: Json = False,
 ) -> None:
     """Train whole transformer blocks on frozen token embeddings (Section 7.3, Figure 7).
 
-    Many runs are stacked and trained at once. Finished runs are kept in the
-    folder, and after an interrupt, a time limit or a kill the same command
-    goes on where it was. Exit code 1: some runs are still to do.
+    Many runs are stacked and trained at once. Finished runs are stored in the
+    folder's runs.sqlite, which headcount watch and headcount results read. After
+    an interrupt, a time limit or a kill, the same command continues where it was.
+    Exit code 1: some runs are still to do.
 
     \b
     Examples:
       headcount block
       headcount block paper --table smollm2 --time-limit 3600
       headcount block paper --table table.safetensors --out results/mine
+      headcount block --cluster local:4
     """
-    from headcount.problem.token_tables import describe
     from headcount.sweeps.block_folder import BlockFolder
     from headcount.sweeps.block_plan import read_block_plan
     from headcount.sweeps.block_runs import run_blocks
@@ -62,39 +73,58 @@ def block(
         raise InputError(f"a time limit of {time_limit} s leaves no time; choose more than 0")
     asked = read_block_plan(plan, table)
     folder = BlockFolder(out or Path("results") / f"block-{Path(plan).stem}")
+    words = ["headcount", "block", plan, *(["--table", table] if table else [])]
+    with _executor(device, cluster) as (executor, stop):
+        _announce(asked, folder.path)
+        counts = run_blocks(
+            asked, folder, shlex.join(words), executor, time_limit=time_limit, stop=stop
+        )
+    rows = folder.frame()
+    rows = rows.loc[rows["hash"].isin([spec.hash for spec in asked.specs])]
+    about = {"folder": str(folder.path), "finished": counts.finished, "missing": counts.missing}
+    emit(about | _summary(rows, json), json)
+    if counts.missing:
+        sys.exit(1)
+
+
+@contextmanager
+def _executor(device: str, cluster: str | None) -> Iterator[tuple[BlockExecutor, Stop | None]]:
+    """Who trains, and what stops it: `train_blocks` handles Ctrl-C itself in this process."""
+    if cluster is None:
+        from headcount.sweeps.block_runs import LocalBlockExecutor
+
+        yield LocalBlockExecutor(device), None
+        return
+    from headcount.sweeps.block_cluster import ClusterBlockExecutor
+    from headcount.sweeps.cluster import connected_cluster
+
+    with (
+        stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
+        connected_cluster(cluster, notice) as connected,
+    ):
+        yield ClusterBlockExecutor(connected, cluster, device), stop
+
+
+def _announce(asked: BlockPlan, folder: Path) -> None:
+    from headcount.problem.token_tables import describe
+
     shape = describe(asked.table)
     notice(
         f"{asked.table.name}: {shape.items:,} rows of {shape.d_model}, "
         f"norm {shape.norm_mean:.2f} ± {shape.norm_sd:.2f}, mean cosine {shape.mean_cosine:.3f}; "
-        f"{len(asked.specs)} runs in {folder.path}"
+        f"{len(asked.specs)} runs in {folder}"
     )
-    words = ["headcount", "block", plan, *(["--table", table] if table else [])]
-    made = run_blocks(
-        asked, folder, shlex.join(words), device=device, progress=True, time_limit=time_limit
-    )
-    rows = folder.frame()
-    rows = rows.loc[rows["hash"].isin([spec.hash for spec in asked.specs])]
-    emit(
-        {"folder": str(folder.path), "finished": made.finished, "missing": made.missing}
-        | _summary(rows, json),
-        json,
-    )
-    if made.missing:
-        sys.exit(1)
 
 
 def _summary(rows: pd.DataFrame, whole: bool) -> dict[str, Any]:
-    """Mean test accuracy of each setting, with the least and the most over seeds."""
+    """All runs, or the mean test accuracy of each setting with its range over seeds."""
+    from headcount.sweeps.block_frame import block_means
+
     if whole:
         return {"runs": rows.drop(columns="history").to_dict("records")}
-    found = (
-        rows.groupby(["control", "scale", "budget", "heads"])["test"]
-        .agg(["mean", "min", "max"])
-        .reset_index()
-    )
     return {
         _name(row): f"{row['mean']:.3f} ({row['min']:.3f} … {row['max']:.3f})"
-        for row in found.to_dict("records")
+        for row in block_means(rows).to_dict("records")
     }
 
 

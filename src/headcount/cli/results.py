@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,6 @@ from headcount.cli.common import Json, Out, emit
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
-    from headcount.store.database import Database
     from headcount.store.runs import Filter
 
 app = typer.Typer(help="Look at a results store and export it.", no_args_is_help=True)
@@ -27,7 +25,7 @@ def _numbers(symbol: str) -> Any:
 StorePath = Annotated[Path, typer.Argument(help="The results store (.sqlite).", show_default=False)]
 Variant = Annotated[
     str | None,
-    typer.Option(help="max, softmax, value, sum, or several: max,sum.", show_default=False),
+    typer.Option(help="max, softmax, value, sum, block, or several: max,sum.", show_default=False),
 ]
 Degree = Annotated[str | None, _numbers("r")]
 Items = Annotated[str | None, _numbers("m")]
@@ -38,30 +36,8 @@ Budget = Annotated[str | None, _numbers("D_K")]
 RunSeed = Annotated[str | None, _numbers("The run's seed")]
 
 RUN_COLUMNS = (
-    "variant",
-    "r",
-    "m",
-    "d_model",
-    "h",
-    "d_k",
-    "D_K",
-    "seed",
-    "steps",
-    "value",
-    "seconds",
-    "engine",
-)
-_GROUPS = (
-    "variant",
-    "degree",
-    "items",
-    "d_model",
-    "heads",
-    "key_dim",
-    "budget",
-    "seed",
-    "engine",
-    "device",
+    *("variant", "r", "m", "d_model", "h", "d_k", "D_K", "seed"),
+    *("steps", "value", "seconds", "engine"),
 )
 
 
@@ -88,19 +64,27 @@ def list_runs(
     limit: Annotated[int, typer.Option(min=0, help="Rows shown; 0 shows all.")] = 20,
     json: Json = False,
 ) -> None:
-    """Show finished runs: the test metric is micro-F1, or the mean squared error of variant value.
+    """Show finished runs and their test metric.
+
+    The metric is micro-F1, the mean squared error of variant value, or the accuracy of variant
+    block (headcount block).
 
     \b
     Examples:
       headcount results list results.sqlite --items 64,128 --budget 10:40
       headcount results list results.sqlite --items 64 --by heads,key_dim
     """
+    from headcount.store.store import Store
+
     filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
-    with opened(store) as database:
-        total, rows = (
-            _means(database, filters, by) if by else _runs(database, filters, limit or None)
-        )
-    shown = rows[: limit or None]
+    with Store(store, read_only=True) as opened:
+        if by:
+            from headcount.store.frames import plain_rows
+
+            means = opened.means(by.replace("-", "_").split(","), **filters)
+            total, shown = len(means), plain_rows(means.head(limit or len(means)))
+        else:
+            total, shown = opened.count(**filters), opened.rows(limit or None, **filters)
     if json:
         emit({"file": str(store), "total": total, "rows": shown}, True)
         return
@@ -130,27 +114,20 @@ def export_runs(
     seed: RunSeed = None,
     json: Json = False,
 ) -> None:
-    """Write runs to a file for other programs, with their specs, histories and every bit of their numbers.
+    """Write runs to a file for other programs, with their specs and histories.
+
+    Every bit of every number is kept.
 
     \b
     Example:
       headcount results export results.sqlite --out runs.csv --items 64
     """
-    from headcount.store.export import export
+    from headcount.store.store import Store
 
     filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
-    with opened(store) as database:
-        written = export(database, out, format.value if format else None, filters)
+    with Store(store, read_only=True) as opened:
+        written = opened.export(out, format.value if format else None, **filters)
     emit({"file": str(out), "runs": written}, json, "exported")
-
-
-@contextmanager
-def opened(store: Path) -> Iterator[Database]:
-    """The store, for reading alone."""
-    from headcount.store.database import Database
-
-    with closing(Database(store, read_only=True)) as database:
-        yield database
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -162,16 +139,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     softmax    12
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for first, *rest in rows:
+        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)
 
 
 def run_cells(row: dict[str, Any]) -> list[str]:
@@ -188,44 +160,6 @@ def cell(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _runs(
-    database: Database, filters: dict[str, Filter], limit: int | None
-) -> tuple[int, list[dict[str, Any]]]:
-    from headcount.store.runs import SCALARS, count, rows
-
-    found = [{name: row[name] for name in SCALARS} for row in rows(database, filters, limit)]
-    return count(database, filters), found
-
-
-def _means(
-    database: Database, filters: dict[str, Filter], by: str
-) -> tuple[int, list[dict[str, Any]]]:
-    """Runs, mean, least and greatest value of each group; a run that diverged counts as a run and has no value."""
-    from headcount.store.runs import frame
-
-    groups = by.replace("-", "_").split(",")
-    for name in groups:
-        if name not in _GROUPS:
-            raise InputError(f"--by {name!r} is no column to group by; use {', '.join(_GROUPS)}")
-    table = frame(database, filters).groupby(groups, as_index=False)
-    found = table.agg(
-        runs=("hash", "size"),
-        diverged=("diverged", "count"),
-        mean=("value", "mean"),
-        least=("value", "min"),
-        greatest=("value", "max"),
-    )
-    return len(found), [
-        {str(name): _bare(value) for name, value in row.items()} for row in found.to_dict("records")
-    ]
-
-
-def _bare(value: Any) -> Any:
-    """Python's own number: None for what is no number."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if value != value else value
-
-
 def _filters(variant: str | None, *numbers: str | None) -> dict[str, Filter]:
     names = ("degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
     filters: dict[str, Filter] = {"variant": variant.split(",") if variant else None}
@@ -235,10 +169,12 @@ def _filters(variant: str | None, *numbers: str | None) -> dict[str, Filter]:
 
 
 def parse_numbers(name: str, text: str | None) -> list[int] | range | None:
-    """A filter as it is typed: numbers with commas, or a range with both ends, each of which may be left out.
+    """A filter as it is typed: numbers with commas, or a range whose ends may be left out.
 
-    >>> parse_numbers("items", "64,128"), parse_numbers("budget", "10:40"), parse_numbers("heads", ":8")
-    ([64, 128], range(10, 41), range(0, 9))
+    >>> parse_numbers("items", "64,128"), parse_numbers("budget", "10:40")
+    ([64, 128], range(10, 41))
+    >>> parse_numbers("heads", ":8")
+    range(0, 9)
     """
     if text is None:
         return None

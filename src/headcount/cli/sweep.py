@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,17 +14,15 @@ import typer
 
 from headcount.cli.common import EngineOption, Json, chosen_engine, emit
 from headcount.cli.results import aligned, cell
-from headcount.errors import InputError
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from headcount.store.store import Store
-    from headcount.sweeps.file import SweepFile, SweepPlan
-    from headcount.sweeps.runner import Crew, Standing
-    from headcount.training.spec import RunSpec
+    from headcount.sweeps.file import SweepFile
+    from headcount.sweeps.runner import Executor
+    from headcount.sweeps.writer import SweepProgress
+    from headcount.training.engines.selection import EngineName
 
 _MOST_ROWS = 40  # of curves that are printed
 
@@ -37,21 +36,18 @@ def sweep(
         EngineOption | None, typer.Option(show_default="what the file says, or auto")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what it would run, and how long.")
+        bool, typer.Option("--dry-run", help="Only print what would be run, and how long it takes.")
     ] = False,
     cluster: Annotated[
         str | None,
         typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Always so: what the store has is never run again.")
-    ] = True,
     json: Json = False,
 ) -> None:
-    """Run a grid or a threshold search from a TOML file and give the thresholds of its points (A.2).
+    """Run a grid or a threshold search from a TOML file and print the thresholds found (A.2).
 
-    Finished runs are in the store within seconds. After an interrupt, a crash or
-    a kill, the same command goes on where it was.
+    Finished runs are in the store within seconds and are never run again. After
+    an interrupt, a crash or a kill, the same command continues where it was.
 
     \b
     Examples:
@@ -65,54 +61,36 @@ def sweep(
     path = store or asked.store
     name = engine.value if engine else asked.engine
     if dry_run:
-        _foresee(asked, path, name, json)
+        _estimate(asked, path, name, json)
     else:
         _run(asked, path, name, cluster, json)
 
 
-def _foresee(asked: SweepFile, path: Path, engine: str, json: bool) -> None:
-    """Say how much there is to do, from the store and a short measurement."""
-    from headcount.store.store import Store
-    from headcount.sweeps.cost import estimate
+def _estimate(asked: SweepFile, path: Path, engine: EngineName, json: bool) -> None:
+    """Print how much there is to do."""
+    from headcount.sweeps.estimate import estimate_sweep
 
-    known: set[str] = set()
-    least, most = asked.range()
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: its folder does not exist; make it, or name another store")
-    if path.exists():
-        with Store(path, read_only=True) as store:
-            known = store.known(most)
-    chosen = chosen_engine(engine)
-
-    def cost(specs: Sequence[RunSpec]) -> dict[str, Any]:
-        todo = [spec for spec in specs if spec.hash not in known]
-        steps = sum(spec.steps for spec in todo)
-        return {"to_run": len(todo), "run_steps": steps, "seconds": estimate(todo, chosen).seconds}
-
-    whole = cost(most)
-    found = {"name": asked.name, "store": str(path), "runs": len(most), "known": len(known)} | whole
-    found |= {
-        "engine": chosen.name,
-        "device": chosen.device,
-        "least": cost(least) if asked.searches else whole,
-    }
+    found = estimate_sweep(asked, path, chosen_engine(engine))
+    most, least, used = found.most, found.least, found.engine
     if json:
-        emit(found, True)
+        about = {"name": asked.name, "store": str(path), "runs": found.runs, "known": found.known}
+        about |= asdict(most) | {"engine": used.name, "device": used.device, "least": asdict(least)}
+        emit(about, True)
         return
-    few = found["least"]
+    to_run = _span(least.to_run, most.to_run)
     shown = {
-        "runs": f"{len(most):,}: {len(known):,} known, {_span(few['to_run'], whole['to_run'])} to run",
-        "run-steps": f"{_span(few['run_steps'], whole['run_steps'])} at most",
-        "time": f"about {_span(duration(few['seconds']), duration(whole['seconds']))} at most",
-        "engine": f"{chosen.name} on {chosen.device}",
+        "runs": f"{found.runs:,}: {found.known:,} known, {to_run} to run",
+        "run-steps": f"{_span(least.run_steps, most.run_steps)} at most",
+        "time": f"about {_span(duration(least.seconds), duration(most.seconds))} at most",
+        "engine": f"{used.name} on {used.device}",
         "store": str(path) + ("" if path.exists() else " (new)"),
     }
     emit(shown, False, asked.name)
     if asked.searches:
         typer.echo("A search asks for a part of its grid: between its first runs and all of them.")
-    if whole["to_run"]:
+    if most.to_run:
         typer.echo(
-            "The time is an estimate from a short measurement; runs that stop early save some of it."
+            "The time is an estimate from a short measurement; runs that stop early take less."
         )
 
 
@@ -121,67 +99,69 @@ def _span(*ends: int | str) -> str:
     return " … ".join(dict.fromkeys(f"{end:,}" if isinstance(end, int) else end for end in ends))
 
 
-def _run(asked: SweepFile, path: Path, engine: str, cluster: str | None, json: bool) -> None:
+def _run(asked: SweepFile, path: Path, engine: EngineName, cluster: str | None, json: bool) -> None:
     from headcount.store.store import Store
-    from headcount.sweeps.runner import Standing, run_sweep
+    from headcount.sweeps.runner import run_sweep
+    from headcount.sweeps.writer import SweepProgress
 
-    plan, standing = asked.plan(), Standing(asked.name)
+    progress = SweepProgress(asked.name)
 
-    def on_beat(now: Standing) -> None:
-        nonlocal standing
-        standing = now
+    def on_beat(now: SweepProgress) -> None:
+        nonlocal progress
+        progress = now
         refresh()
 
     with Store(path) as store:
         try:
             with (
                 stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
-                _crew(engine, cluster) as crew,
-                progress_bar(asked.name, lambda: _status(standing)) as refresh,
+                _executor(engine, cluster) as executor,
+                progress_bar(asked.name, lambda: _status(progress)) as refresh,
             ):
-                standing = run_sweep(plan, store, crew, asked.name, on_beat, stop)
+                progress = run_sweep(asked, store, executor, on_beat=on_beat, stop=stop)
         except KeyboardInterrupt:
-            done = (
-                f": {standing.known + standing.done:,} of {standing.known + standing.runs:,} runs"
+            done, runs = progress.known + progress.done, progress.known + progress.runs
+            notice(
+                f"interrupted: {done:,} of {runs:,} runs are stored in {path}; "
+                "the same command continues from there"
             )
-            notice(f"interrupted{done} are stored in {path}; the same command goes on from there")
             sys.exit(130)
-        _report(plan, asked, store, standing, json)
+        _report(asked, store, progress, json)
 
 
-def _crew(engine: Any, cluster: str | None) -> AbstractContextManager[Crew]:
+@contextmanager
+def _executor(engine: EngineName, cluster: str | None) -> Iterator[Executor]:
     if cluster is None:
-        from headcount.sweeps.runner import Here
+        from headcount.sweeps.runner import LocalExecutor
 
-        return nullcontext(Here(chosen_engine(engine)))
-    from headcount.sweeps.cluster import hired
+        yield LocalExecutor(chosen_engine(engine))
+        return
+    from headcount.sweeps.cluster import ClusterExecutor, connected_cluster
 
-    return hired(cluster, engine, notice)
+    with connected_cluster(cluster, notice) as connected:
+        yield ClusterExecutor(connected, engine)
 
 
-def _status(now: Standing) -> Status:
+def _status(now: SweepProgress) -> Status:
     known = f" (+{now.known:,} known)" if now.known else ""
     rate = now.taken / max(now.seconds, 1e-9)
     text = f"{now.done:,}/{now.runs:,} runs{known}, {rate:,.0f} run-steps/s"
     return Status(now.settled / max(now.steps, 1), text)
 
 
-def _report(
-    plan: SweepPlan, asked: SweepFile, store: Store, standing: Standing, json: bool
-) -> None:
-    from headcount.sweeps.summary import plain_rows, summarise
+def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool) -> None:
+    from headcount.store.frames import plain_rows
+    from headcount.sweeps.summary import summarise
 
-    found = summarise(
-        asked.runs, store.frame(hash=[spec.hash for spec in asked.runs]), plan.searches
-    )
+    found = summarise(asked, store)
     told = {
         "name": asked.name,
         "store": str(store.path),
-        "runs": standing.known + standing.runs,
-        "known": standing.known,
-        "trained": standing.trained,
-        "steps": standing.taken,
-        "seconds": standing.seconds,
+        "runs": progress.known + progress.runs,
+        "known": progress.known,
+        "trained": progress.trained,
+        "steps": progress.taken,
+        "seconds": progress.seconds,
         "thresholds": plain_rows(found.thresholds),
         "searches": plain_rows(found.searches),
         "curves": plain_rows(found.curves),
@@ -190,8 +170,8 @@ def _report(
         emit(told, True)
         return
     typer.echo(
-        f"{asked.name}: {told['runs']:,} runs, {told['trained']:,} trained in {duration(told['seconds'])}, "
-        f"{told['known']:,} known before; all in {store.path}"
+        f"{asked.name}: {told['runs']:,} runs, {told['trained']:,} trained "
+        f"in {duration(told['seconds'])}, {told['known']:,} known before; all in {store.path}"
     )
     for rows in (told["thresholds"], told["searches"]):
         if rows:
@@ -200,42 +180,33 @@ def _report(
         if row["fallback"]:
             heads = ", ".join(map(str, row["fallback"]))
             notice(
-                f"m {row['items']}, d_model {row['d_model']}: F1 does not rise with D_K at h = {heads}; looked closer"
+                f"m {row['items']}, d_model {row['d_model']}: F1 does not rise with D_K "
+                f"at h = {heads}; every budget there that can matter was tested"
             )
     if rows := told["curves"]:
         typer.echo(aligned(_curve_cells(rows[:_MOST_ROWS])))
         if len(rows) > _MOST_ROWS:
-            typer.echo(
-                f"… {len(rows) - _MOST_ROWS} more: headcount results list {store.path} --by heads,budget"
-            )
+            more = f"headcount results list {store.path} --by heads,budget"
+            typer.echo(f"… {len(rows) - _MOST_ROWS} more: {more}")
 
 
 _SHORT = {"degree": "r", "items": "m", "heads": "h", "budget": "D_K", "runs": "seeds"}
 _ANSWER = (
-    "central",
-    "optimistic",
-    "conservative",
-    "heads",
-    "key_dim",
-    "mean",
-    "heads_low",
-    "heads_high",
+    *("central", "optimistic", "conservative"),
+    *("heads", "key_dim", "mean", "heads_low", "heads_high"),
 )
 _SPENT = ("settled", "runs", "steps", "grid_runs", "fallback")  # by a search
 
 
 def _threshold_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """Point, D_K* with its optimistic … conservative ends, h* with those it cannot be told from, d_k and mean F1."""
+    """Point, D_K* and h*, each with its interval, d_k and mean F1.
+
+    The interval of D_K* is optimistic … conservative; that of h* has the head counts that cannot
+    be distinguished from it.
+    """
     point = [name for name in rows[0] if name not in (*_ANSWER, *_SPENT)]
-    head = [
-        *(_SHORT.get(name, name) for name in point),
-        "D_K*",
-        "interval",
-        "h*",
-        "interval",
-        "d_k",
-        "mean F1",
-    ]
+    head = [_SHORT.get(name, name) for name in point]
+    head += ["D_K*", "interval", "h*", "interval", "d_k", "mean F1"]
     return [head + ["runs"] * ("grid_runs" in rows[0])] + [
         [
             *(cell(row[name]) for name in point),

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import Json, emit
-from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, opened, run_cells
+from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, run_cells
 from headcount.progress import duration
 
 if TYPE_CHECKING:
-    from headcount.store.sweeps import Sweep
+    from headcount.store.sweeps import SweepRecord
 
 _ENDED = ("finished", "interrupted", "died")
 _MOST = 5  # ended sweeps, and runs, that are shown
@@ -25,53 +25,47 @@ _SWEEP_COLUMNS = ("sweep", "state", "runs", "run-steps/s", "share", "left")
 
 def watch(
     store: StorePath,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
     interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Follow the sweeps of a store from a second terminal; it only reads, and ends when they have ended.
+    """Follow the sweeps of a store from a second terminal.
+
+    It only reads, and exits when the sweeps have ended.
 
     \b
     Examples:
       headcount watch results.sqlite
       headcount watch results.sqlite --once
+      headcount watch results/block-quick/runs.sqlite
     """
-    from headcount.store.runs import latest
-    from headcount.store.sweeps import sweeps
+    from headcount.store.store import Store
 
-    with opened(store) as database, _screen() as show:
+    with Store(store, read_only=True) as opened, _screen() as show:
         while True:
-            now, known = time.time(), sweeps(database)
-            going = [sweep for sweep in known if sweep.standing(now) not in _ENDED]
+            now, known = time.time(), list(opened.sweeps)
+            open_sweeps = [sweep for sweep in known if sweep.state_at(now) not in _ENDED]
+            latest = opened.latest(_MOST)
             if json:
-                emit(
-                    {
-                        "sweeps": [_plain(sweep, now) for sweep in known],
-                        "latest": latest(database, _MOST),
-                    },
-                    True,
-                )
+                emit({"sweeps": [_plain(sweep, now) for sweep in known], "latest": latest}, True)
                 return
-            show(
-                [sweep for sweep in known if sweep in going or sweep in known[-_MOST:]],
-                latest(database, _MOST),
-                now,
-            )
-            if once or not going:
+            shown = [sweep for sweep in known if sweep in open_sweeps or sweep in known[-_MOST:]]
+            show(shown, latest, now)
+            if once or not open_sweeps:
                 return
             time.sleep(interval)
 
 
-_Show = Callable[["list[Sweep]", list[dict[str, Any]], float], None]
+_Show = Callable[["list[SweepRecord]", list[dict[str, Any]], float], None]
 
 
 @contextmanager
 def _screen() -> Iterator[_Show]:
-    """A view that changes in place on a terminal; elsewhere lines, whenever something has changed."""
+    """A view that changes in place on a terminal; elsewhere lines, when something has changed."""
     if not sys.stdout.isatty():
         last = ""
 
-        def line(sweeps: list[Sweep], runs: list[dict[str, Any]], now: float) -> None:
+        def line(sweeps: list[SweepRecord], runs: list[dict[str, Any]], now: float) -> None:
             nonlocal last
             if (text := _text(sweeps, runs, now)) != last:
                 typer.echo(text)
@@ -86,19 +80,17 @@ def _screen() -> Iterator[_Show]:
         yield lambda sweeps, runs, now: live.update(Text(_text(sweeps, runs, now)), refresh=True)
 
 
-def _text(sweeps: list[Sweep], runs: list[dict[str, Any]], now: float) -> str:
-    parts = (
-        [aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)])]
-        if sweeps
-        else []
-    )
+def _text(sweeps: list[SweepRecord], runs: list[dict[str, Any]], now: float) -> str:
+    parts = []
+    if sweeps:
+        parts.append(aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)]))
     if runs:
         parts.append("latest runs\n" + aligned([RUN_COLUMNS, *map(run_cells, runs)]))
     return "\n\n".join(parts) or "nothing has been run yet"
 
 
-def _sweep_cells(sweep: Sweep, now: float) -> list[str]:
-    state, left = sweep.standing(now), sweep.remaining(now)
+def _sweep_cells(sweep: SweepRecord, now: float) -> list[str]:
+    state, left = sweep.state_at(now), sweep.remaining(now)
     known = f" (+{sweep.known_runs:,} known)" if sweep.known_runs else ""
     return [
         sweep.name,
@@ -110,9 +102,9 @@ def _sweep_cells(sweep: Sweep, now: float) -> list[str]:
     ]
 
 
-def _plain(sweep: Sweep, now: float) -> dict[str, Any]:
+def _plain(sweep: SweepRecord, now: float) -> dict[str, Any]:
     return asdict(sweep) | {
-        "state": sweep.standing(now),
+        "state": sweep.state_at(now),
         "share": sweep.share,
         "seconds_left": sweep.remaining(now),
     }

@@ -10,10 +10,10 @@ import pandas as pd
 
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
-from headcount.sweeps.block_folder import block_frame
+from headcount.store.frames import specs_frame
+from headcount.sweeps.block_frame import block_frame
 from headcount.sweeps.file import SearchPart, SweepFile
-from headcount.sweeps.search import Searches, outcomes_frame
-from headcount.training.spec import RunSpec
+from headcount.sweeps.search import ThresholdSearches, outcomes_frame
 
 KEY = [*POINT, "heads", "key_dim", "seed"]  # tells the runs of the paper's protocol apart
 _BUDGETS = ("central", "optimistic", "conservative")
@@ -83,7 +83,7 @@ def gather(
         frames["thresholds"].append(_searched(runs, part).assign(grid=part.paper))
     for part in sweep.grids:
         rows = _whole_points(
-            _rows_of(part.runs, KEY).merge(runs, on=KEY, how="left", validate="one_to_one")
+            specs_frame(part.runs, KEY).merge(runs, on=KEY, how="left", validate="one_to_one")
         )
         judged = rows.loc[rows["variant"] != "value"]
         if len(rows):
@@ -99,11 +99,6 @@ def gather(
     return Evidence(**found, ceilings=_joined("ceilings", [ceilings]), provenance=provenance or {})
 
 
-def _rows_of(specs: Sequence[RunSpec], names: list[str]) -> pd.DataFrame:
-    """Fields of these specs, one row each, in order."""
-    return pd.DataFrame([[getattr(spec, name) for name in names] for spec in specs], columns=names)
-
-
 def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of points whose runs are all there."""
     there = rows["steps"].notna().groupby([rows[name] for name in POINT]).transform("all")
@@ -111,8 +106,8 @@ def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _searched(runs: pd.DataFrame, part: SearchPart) -> pd.DataFrame:
-    searches = Searches(part.runs, part.level)
-    asked = _rows_of(part.runs, [*KEY, "hash"])  # a search knows its runs by their hashes
+    searches = ThresholdSearches(part.runs, part.level)
+    asked = specs_frame(part.runs, [*KEY, "hash"])  # a search knows its runs by their hashes
     searches.observe(
         asked.merge(runs.drop(columns="hash", errors="ignore"), on=KEY, validate="one_to_one")
     )

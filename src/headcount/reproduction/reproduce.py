@@ -28,7 +28,8 @@ from headcount.store.store import Store
 from headcount.sweeps.block_plan import read_block_plan
 from headcount.sweeps.block_runs import run_blocks
 from headcount.sweeps.file import SweepFile
-from headcount.sweeps.runner import Here, Standing, run_sweep
+from headcount.sweeps.runner import LocalExecutor, run_sweep
+from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.base import Engine
 from headcount.training.engines.selection import EngineName, choose_engine
 
@@ -132,7 +133,7 @@ def _train(sweep: SweepFile, folder: ResultsFolder, entry: ManifestEntry, progre
             left, share = forecast.left()
             return Status(share, f"{share:.0%}, {done:,} runs done", left)
 
-        def on_beat(now: Standing) -> None:
+        def on_beat(now: SweepProgress) -> None:
             nonlocal done
             done, entry.trained = now.done, now.trained
             refresh()
@@ -143,8 +144,8 @@ def _train(sweep: SweepFile, folder: ResultsFolder, entry: ManifestEntry, progre
             entry.timed("runs"),
         ):
             try:
-                plan, executor = sweep.plan(), Here(entry.engine)
-                now = run_sweep(plan, store, executor, sweep.name, on_beat, stop)
+                executor = LocalExecutor(entry.engine)
+                now = run_sweep(sweep, store, executor, on_beat=on_beat, stop=stop)
                 entry.trained = now.trained
             finally:
                 folder.write_runs(store)

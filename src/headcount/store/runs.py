@@ -1,10 +1,10 @@
-"""Finished runs as rows: filters, the frame, and the way between a row and a `RunResult`."""
+"""Finished runs as rows of the store: filters, queries, and the way between a row and a result."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from numbers import Integral
@@ -12,36 +12,31 @@ from typing import TYPE_CHECKING, Any
 
 from headcount.errors import InputError
 from headcount.store.database import Database
-from headcount.store.schema import COLUMNS, SORTED, digest
+from headcount.store.schema import BLOCK, COLUMNS, SORTED, STORED, row_digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headcount.block.spec import BlockResult
+    from headcount.training.result import RunResult
+
 Filter = int | Integral | str | Iterable[Any] | None  # one value, several, a range; None: all
 FILTERS = (
-    "hash",
-    "variant",
-    "degree",
-    "items",
-    "d_model",
-    "heads",
-    "key_dim",
-    "budget",
-    "seed",
-    "engine",
-    "device",
+    *("hash", "variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed"),
+    *("engine", "device"),
 )
 SCALARS = COLUMNS[:-3]  # without the JSON of spec, history and versions
-_BLOCK = 500  # rows read at once
-_TYPES = {"value": "float64", "threshold": "float64", "seconds": "float64", "diverged": "Int64"}
-_TEXTS = ("hash", "variant", "engine", "device")
+_AT_ONCE = 500  # rows read by one query: others may write in between, and memory stays small
+_DETAILS = ("best_validation", "best_step", "final_test", "answers", "barred_test", "loss")
 
 
 def where(filters: Mapping[str, Filter]) -> tuple[str, list[Any]]:
     """The condition of a query and its values.
 
-    >>> where({"items": [64, 128], "budget": range(10, 41)})
-    (' WHERE items IN (SELECT value FROM json_each(?)) AND budget BETWEEN ? AND ?', ['[64, 128]', 10, 40])
+    >>> where({"variant": "max", "heads": range(1, 5)})[0]
+    ' WHERE variant IN (SELECT value FROM json_each(?)) AND heads BETWEEN ? AND ?'
+    >>> where({"items": [64, 128], "heads": range(1, 5)})[1]
+    ['[64, 128]', 1, 4]
     """
     conditions, values = [], []
     for name, wanted in filters.items():
@@ -57,9 +52,8 @@ def where(filters: Mapping[str, Filter]) -> tuple[str, list[Any]]:
         else:  # one JSON list has no limit on its length; a list of question marks has
             several = [wanted] if isinstance(wanted, str | int | Integral) else wanted
             conditions.append(f"{name} IN (SELECT value FROM json_each(?))")
-            values.append(
-                json.dumps([item if isinstance(item, str) else int(item) for item in several])
-            )
+            plain = [item if isinstance(item, str) else int(item) for item in several]
+            values.append(json.dumps(plain))
     return (" WHERE " if conditions else "") + " AND ".join(conditions), values
 
 
@@ -69,71 +63,84 @@ def count(database: Database, filters: Mapping[str, Filter]) -> int:
     return database.read(f"SELECT count(*) FROM runs{condition}", values)[0][0]
 
 
-def rows(
+def selected(
     database: Database, filters: Mapping[str, Filter], limit: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Rows by name in the order of their specs, which does not depend on the order in which they were finished."""
+) -> list[int]:
+    """The ids of runs in the order of their specs, which does not depend on when they finished."""
     condition, values = where(filters)
-    # SQLite reads a limit of −1 as none.
     query = f"SELECT id FROM runs{condition} ORDER BY {SORTED} LIMIT ?"
-    order = [
-        number for (number,) in database.read(query, [*values, -1 if limit is None else limit])
-    ]
-    names = ", ".join(COLUMNS)
-    for first in range(0, len(order), _BLOCK):
-        block = order[first : first + _BLOCK]
-        query = f"SELECT id, {names}, digest FROM runs WHERE id IN (SELECT value FROM json_each(?))"
-        found = {row[0]: row[1:] for row in database.read(query, [json.dumps(block)])}
-        for number in block:
-            *row, seal = found[number]
-            if digest(row) != seal:
+    most = -1 if limit is None else limit  # SQLite reads a limit of −1 as none
+    return [number for (number,) in database.read(query, [*values, most])]
+
+
+def rows(database: Database, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """The rows of these ids as values by name, each checked against its digest."""
+    names = ", ".join(STORED)
+    query = f"SELECT id, {names}, digest FROM runs WHERE id IN (SELECT value FROM json_each(?))"
+    for first in range(0, len(ids), _AT_ONCE):
+        part = ids[first : first + _AT_ONCE]
+        found = {row[0]: row[1:] for row in database.read(query, [json.dumps(part)])}
+        for number in part:
+            *row, digest = found[number]
+            if row_digest(row) != digest:
                 raise database.damaged(f"run {row[0]} has changed since it was stored")
-            yield dict(zip(COLUMNS, row, strict=True))
+            yield dict(zip(STORED, row, strict=True))
+
+
+def any_details(database: Database, ids: Sequence[int]) -> bool:
+    """Whether one of these runs has more than the columns that all runs have."""
+    query = """SELECT EXISTS (SELECT 1 FROM runs WHERE details IS NOT NULL
+        AND id IN (SELECT value FROM json_each(?)))"""
+    return bool(database.read(query, [json.dumps(list(ids))])[0][0])
 
 
 def latest(database: Database, number: int) -> list[dict[str, Any]]:
     """The runs that were stored last, newest first, without their histories."""
-    found = database.read(
-        f"SELECT {', '.join(SCALARS)} FROM runs ORDER BY id DESC LIMIT ?", [number]
-    )
-    return [dict(zip(SCALARS, row, strict=True)) for row in found]
+    query = f"SELECT {', '.join(SCALARS)} FROM runs ORDER BY id DESC LIMIT ?"
+    return [dict(zip(SCALARS, row, strict=True)) for row in database.read(query, [number])]
 
 
 def frame(database: Database, filters: Mapping[str, Filter]) -> pd.DataFrame:
     """Scalar columns as a frame, sorted by spec."""
     import pandas as pd
 
+    from headcount.store.frames import typed_frame
+
     condition, values = where(filters)
-    found = database.read(
-        f"SELECT {', '.join(SCALARS)} FROM runs{condition} ORDER BY {SORTED}", values
-    )
-    table = pd.DataFrame(found, columns=list(SCALARS))
-    whole = [name for name in SCALARS if name not in (*_TYPES, *_TEXTS, "finished_at")]
-    table = table.astype(_TYPES | dict.fromkeys(whole, "int64") | dict.fromkeys(_TEXTS, "str"))
+    query = f"SELECT {', '.join(SCALARS)} FROM runs{condition} ORDER BY {SORTED}"
+    table = typed_frame(pd.DataFrame(database.read(query, values), columns=list(SCALARS)))
     finished = pd.to_datetime(table["finished_at"], utc=True, format="ISO8601")
     return table.assign(finished_at=finished.dt.as_unit("us"))
 
 
-def row_of(result: Any) -> tuple[Any, ...]:
-    """A `RunResult` as the values of COLUMNS; a number that is not one is NULL, as SQLite would make it."""
+def row_of(result: RunResult | BlockResult, finished: datetime | None = None) -> tuple[Any, ...]:
+    """A result as the values of STORED; NaN is NULL, as SQLite would make it."""
+    from headcount.training.result import RunResult
+
     spec = result.spec
-    values: dict[str, Any] = {name: getattr(spec, name) for name in COLUMNS[:9]} | {
-        "steps": int(result.steps),
+    values: dict[str, Any] = {
         "diverged": None if result.diverged is None else int(result.diverged),
         "engine": result.engine,
         "device": result.device,
-        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "seconds": _nullable(result.seconds),
+        "finished_at": (finished or datetime.now(UTC)).isoformat(timespec="milliseconds"),
         "spec": spec.to_json(),
         "history": history_json(result.history),
         "versions": json.dumps(result.versions, sort_keys=True),
     }
-    for name in ("value", "threshold", "seconds"):
-        number = float(getattr(result, name))
-        values[name] = None if math.isnan(number) else number
-    return tuple(values[name] for name in COLUMNS)
+    for name in ("hash", "items", "d_model", "heads", "key_dim", "budget", "seed"):
+        values[name] = getattr(spec, name)
+    if isinstance(result, RunResult):
+        values |= {"variant": result.spec.variant, "degree": result.spec.degree, "details": None}
+        values |= {"steps": int(result.steps), "value": _nullable(result.value)}
+        values["threshold"] = _nullable(result.threshold)
+    else:  # the block recalls the partner of an item under a permutation: a graph of degree 1
+        values |= {"variant": BLOCK, "degree": 1, "details": _details_json(result)}
+        values |= {"steps": spec.steps, "value": _nullable(result.test), "threshold": None}
+    return tuple(values[name] for name in STORED)
 
 
-def result_of(row: Mapping[str, Any]) -> Any:
+def result_of(row: Mapping[str, Any]) -> RunResult:
     """The `RunResult` of a row; its weights are not stored."""
     from headcount.training.result import RunResult
     from headcount.training.spec import RunSpec
@@ -152,9 +159,42 @@ def result_of(row: Mapping[str, Any]) -> Any:
     )
 
 
+def block_result_of(row: Mapping[str, Any]) -> BlockResult:
+    """The `BlockResult` of a row whose variant is `block`."""
+    from headcount.block.spec import Attention, BlockResult, BlockSpec
+
+    details = json.loads(row["details"])
+    seen: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in details.pop("attention").items()
+    }
+    return BlockResult(
+        spec=BlockSpec.from_json(row["spec"]),
+        test=number_of(row["value"]),
+        history=history_of(row["history"]),
+        attention=Attention(**seen),
+        diverged=row["diverged"],
+        engine=row["engine"],
+        device=row["device"],
+        seconds=number_of(row["seconds"]),
+        versions=json.loads(row["versions"]),
+        **details,
+    )
+
+
+def _details_json(result: BlockResult) -> str:
+    details = {name: getattr(result, name) for name in _DETAILS}
+    return json.dumps(details | {"attention": vars(result.attention)}, sort_keys=True)
+
+
 def number_of(stored: float | None) -> float:
-    """NULL is a number that is not one."""
+    """A stored number: NULL is NaN."""
     return math.nan if stored is None else stored
+
+
+def _nullable(value: float) -> float | None:
+    number = float(value)
+    return None if math.isnan(number) else number
 
 
 def history_json(history: Iterable[tuple[int, float]]) -> str:

@@ -6,6 +6,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -13,20 +14,21 @@ from headcount.errors import InputError
 from headcount.store.database import Database
 
 Ending = Literal["finished", "interrupted"]
-Standing = Literal["running", "silent", "finished", "interrupted", "died"]
+SweepState = Literal["running", "silent", "finished", "interrupted", "died"]
 
-_FRESH = (
-    10.0  # seconds: a sweep that wrote this recently is alive, whatever its process number says
-)
+# Seconds: a sweep that wrote this recently is alive, whatever its process number says (which may
+# have been given to another process, or belong to another container).
+_FRESH = 10.0
 _STALE = 120.0
 _MEMORY = 30.0  # seconds over which the rate is smoothed
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """One sweep as it last wrote about itself. Totals count what it still had to do when it began.
+class SweepRecord:
+    """One sweep as it last wrote about itself; totals count what it had to do when it began.
 
-    `settled_steps` are steps taken by open runs and the limits of finished ones: stopping early spares the rest.
+    `settled_steps` are the steps taken by open runs and the limits of finished ones: stopping
+    early saves the rest.
     """
 
     id: int
@@ -34,7 +36,7 @@ class Sweep:
     state: str
     pid: int
     host: str
-    started: float  # seconds since 1970, as `updated`
+    started: float  # seconds since 1970, as is `updated`
     updated: float
     known_runs: int  # stored before it began
     total_runs: int
@@ -42,7 +44,7 @@ class Sweep:
     done_runs: int
     steps_taken: int
     settled_steps: int
-    rate: float  # run-steps a second, lately
+    rate: float  # run-steps per second, lately
 
     @property
     def share(self) -> float:
@@ -52,15 +54,16 @@ class Sweep:
         return min(self.settled_steps / self.total_steps, 1.0) if self.total_steps else 0.0
 
     def remaining(self, now: float) -> float | None:
-        """Seconds left if it goes on as it went so far; None before there is anything to go by."""
+        """Seconds left at the rate so far; None before there is anything to go by."""
         if self.state != "running" or not self.share:
             return None
         return max((self.updated - self.started) * (1 / self.share - 1) - (now - self.updated), 0.0)
 
-    def standing(self, now: float) -> Standing:
-        """Its state: a running sweep whose process is gone died, and one that has not written for long is silent.
+    def state_at(self, now: float) -> SweepState:
+        """Its state: a running sweep whose process is gone has died.
 
-        Of another machine's process nothing can be known, so there a long silence counts as death.
+        One that has not written for long is silent. Nothing can be known about a process of
+        another machine, so there a long silence counts as death.
         """
         if self.state in ("finished", "interrupted"):
             return self.state
@@ -68,93 +71,72 @@ class Sweep:
         if quiet < _FRESH:
             return "running"
         if self.host == socket.gethostname():
-            if not _lives(self.pid):
+            if not _is_alive(self.pid):
                 return "died"
             return "running" if quiet < _STALE else "silent"
         return "running" if quiet < _STALE else "died"
 
 
-_NAMES = tuple(item.name for item in fields(Sweep))
+_NAMES = tuple(item.name for item in fields(SweepRecord))
 
 
-def begin_sweep(database: Database, name: str, runs: int, steps: int, known: int = 0) -> int:
-    """Enter a sweep that has these runs and run-steps before it; returns its number."""
-    now = time.time()
-    values = (
-        name,
-        "running",
-        os.getpid(),
-        socket.gethostname(),
-        now,
-        now,
-        known,
-        runs,
-        steps,
-        0,
-        0,
-        0,
-        0.0,
-    )
-    with database.transaction() as connection:
-        places = ", ".join("?" * len(values))
-        added = connection.execute(
-            f"INSERT INTO sweeps ({', '.join(_NAMES[1:])}) VALUES ({places})", values
-        )
-    assert added.lastrowid is not None
-    return added.lastrowid
+class SweepTable:
+    """The sweeps of a store; iterating gives a record of each, in the order in which they began."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-def update_sweep(
-    database: Database,
-    sweep: int,
-    done_runs: int,
-    steps_taken: int,
-    settled_steps: int | None = None,
-    *,
-    total_runs: int | None = None,
-    total_steps: int | None = None,
-) -> None:
-    """Say how far a sweep is; each call is one commit, so about one a second is right.
+    def __iter__(self) -> Iterator[SweepRecord]:
+        query = f"SELECT {', '.join(_NAMES)} FROM sweeps ORDER BY id"
+        return iter([SweepRecord(*row) for row in self._database.read(query)])
 
-    A search that learns on its way how much there is to do gives new totals.
-    """
-    now = time.time()
-    with database.transaction() as connection:
-        found = connection.execute(
-            "SELECT started, updated, steps_taken, rate FROM sweeps WHERE id = ?", [sweep]
-        )
-        if (before := found.fetchone()) is None:
-            raise InputError(f"{database.path}: there is no sweep {sweep}; begin one first")
-        rate = _smoothed(before, steps_taken, now)
-        connection.execute(
-            """UPDATE sweeps SET updated = ?, done_runs = ?, steps_taken = ?, settled_steps = ?, rate = ?,
-            total_runs = coalesce(?, total_runs), total_steps = coalesce(?, total_steps) WHERE id = ?""",
-            (
-                now,
-                done_runs,
-                steps_taken,
-                settled_steps or steps_taken,
-                rate,
-                total_runs,
-                total_steps,
-                sweep,
-            ),
-        )
+    def begin(self, name: str, runs: int, steps: int, known: int = 0) -> int:
+        """Enter a sweep with these runs and run-steps ahead of it; returns its number."""
+        now = time.time()
+        values = (name, "running", os.getpid(), socket.gethostname(), now, now, known, runs, steps)
+        names = ", ".join(_NAMES[1:])
+        query = f"INSERT INTO sweeps ({names}) VALUES ({', '.join('?' * len(values))}, 0, 0, 0, 0)"
+        with self._database.transaction() as connection:
+            added = connection.execute(query, values)
+        assert added.lastrowid is not None
+        return added.lastrowid
 
+    def update(
+        self,
+        sweep: int,
+        done_runs: int,
+        steps_taken: int,
+        settled_steps: int | None = None,
+        *,
+        total_runs: int | None = None,
+        total_steps: int | None = None,
+    ) -> None:
+        """Record how far a sweep is; each call is a synced commit, so once a second is enough.
 
-def end_sweep(database: Database, sweep: int, state: Ending = "finished") -> None:
-    """Close the record of a sweep."""
-    with database.transaction() as connection:
-        connection.execute(
-            "UPDATE sweeps SET state = ?, updated = ? WHERE id = ?", (state, time.time(), sweep)
-        )
+        A search that learns on its way how much there is to do gives new totals.
+        """
+        now = time.time()
+        with self._database.transaction() as connection:
+            found = connection.execute(
+                "SELECT started, updated, steps_taken, rate FROM sweeps WHERE id = ?", [sweep]
+            )
+            if (before := found.fetchone()) is None:
+                path = self._database.path
+                raise InputError(f"{path}: there is no sweep {sweep}; begin one first")
+            rate = _smoothed(before, steps_taken, now)
+            settled = settled_steps or steps_taken
+            connection.execute(
+                """UPDATE sweeps SET updated = ?, done_runs = ?, steps_taken = ?, settled_steps = ?,
+                rate = ?, total_runs = coalesce(?, total_runs),
+                total_steps = coalesce(?, total_steps) WHERE id = ?""",
+                (now, done_runs, steps_taken, settled, rate, total_runs, total_steps, sweep),
+            )
 
-
-def sweeps(database: Database) -> list[Sweep]:
-    """Every sweep, in the order in which they began."""
-    return [
-        Sweep(*row) for row in database.read(f"SELECT {', '.join(_NAMES)} FROM sweeps ORDER BY id")
-    ]
+    def end(self, sweep: int, state: Ending = "finished") -> None:
+        """Close the record of a sweep."""
+        query = "UPDATE sweeps SET state = ?, updated = ? WHERE id = ?"
+        with self._database.transaction() as connection:
+            connection.execute(query, (state, time.time(), sweep))
 
 
 def _smoothed(before: tuple[float, float, int, float], taken_now: int, now: float) -> float:
@@ -168,11 +150,11 @@ def _smoothed(before: tuple[float, float, int, float], taken_now: int, now: floa
     return weight * new + (1 - weight) * rate
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # someone else's process
+    except OSError:  # a process of another user
         return True
     return True

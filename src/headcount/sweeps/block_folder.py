@@ -1,128 +1,80 @@
-"""Runs of the transformer block in a folder: what is finished, what is under way, and how it was made.
+"""Runs of the transformer block in a folder.
 
-runs.jsonl     finished runs, a line each, synced one by one
+runs.sqlite    the results store: finished runs, and the record of the commands that made them
 runs.parquet   the same as a table
-states/        stacks of runs under way
-manifest.json  for every time that it was worked on: command, commit, machine, versions, durations
+states/        stacks of runs that are not finished
+manifest.json  for every time it was worked on: command, commit, machine, versions, durations
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-from headcount.block.evaluate import ANSWERS
-from headcount.block.spec import BlockResult, BlockSpec
-from headcount.block.state import StackState
+from headcount.block.spec import BlockResult
 from headcount.errors import InputError
 from headcount.files import replacing
-from headcount.progress import notice
+from headcount.store.store import Store
+from headcount.sweeps.block_frame import BLOCK_COLUMNS, block_frame
+from headcount.sweeps.block_states import StateFolder
 
-_OF_SPEC = (
-    *(
-        "hash",
-        "table",
-        "table_hash",
-        "items",
-        "length",
-        "d_model",
-        "heads",
-        "key_dim",
-        "budget",
-        "seed",
-        "scale",
-        "control",
-    ),
-    *("steps", "batch", "learning_rate"),
-)
-_OF_RESULT = ("best_validation", "best_step", "test", "final_test", "barred_test")
-BLOCK_COLUMNS = (
-    *_OF_SPEC,
-    *_OF_RESULT,
-    *(f"answer_{name}" for name in ANSWERS),
-    *(
-        "target_best",
-        "target_mean",
-        "own_best",
-        "own_mean",
-        "loss",
-        "diverged",
-        "seconds",
-        "history",
-    ),
-)
+_KEPT = ("command", "commit", "date", "machine", "device", "versions")  # of a manifest's entry
 
 
 @dataclass(frozen=True)
 class BlockFolder:
-    """A folder with the files above; any of them may still be missing."""
+    """A folder with the files above; any of them may be missing."""
 
     path: Path
 
-    def results(self) -> list[BlockResult]:
-        """The finished runs, in the order in which they ended; a line cut short by a crash is passed over.
+    @property
+    def store(self) -> Path:
+        return self.path / "runs.sqlite"
 
-        Of two results for one spec the first is kept.
+    @property
+    def states(self) -> StateFolder:
+        return StateFolder(self.path / "states")
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        """The store, for writing; other processes are kept from training here meanwhile.
+
+        The store alone could be shared, but not the work: all stacks begin at once, so a second
+        process would train the same runs. The system releases the lock when this process ends,
+        however it ends.
         """
-        file = self.path / "runs.jsonl"
-        if not file.is_file():
-            return []
-        lines = file.read_text(encoding="utf-8").split("\n")
-        try:
-            found = [BlockResult.from_json(line) for line in lines[:-1]]
-        except (InputError, KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{file}: holds a line that is no run ({error}); remove it and start again"
-            ) from None
-        return list({result.spec: result for result in reversed(found)}.values())[::-1]
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"{self.path}: another process trains there; wait for it, or name another"
+                ) from None
+            with Store(self.store) as store:
+                self._take_over(store)
+                yield store
 
-    def add(self, results: Sequence[BlockResult]) -> None:
-        """Keep these runs, and drop the states that hold nothing else."""
-        file = self.path / "runs.jsonl"
-        whole = file.read_bytes() if file.is_file() else b""
-        with file.open("r+b" if whole else "wb") as out:
-            out.truncate(whole.rfind(b"\n") + 1)
-            out.seek(0, os.SEEK_END)
-            out.write("".join(result.to_json() + "\n" for result in results).encode())
-            out.flush()
-            os.fsync(out.fileno())
-        known = {result.spec for result in self.results()}
-        for path, specs in self._states():
-            if specs <= known:
-                path.unlink()
+    def results(self) -> list[BlockResult]:
+        """The finished runs, in the order of their specs."""
+        if not self.store.is_file():
+            return _released_results(self._released)
+        with Store(self.store, read_only=True) as store:
+            return list(store.block_results())
 
-    def keep(self, state: StackState) -> None:
-        """Keep a stack under way."""
-        folder = self.path / "states"
-        folder.mkdir(exist_ok=True)
-        name = hashlib.blake2b(
-            "".join(spec.hash for spec in state.specs).encode(), digest_size=16
-        ).hexdigest()
-        state.save(folder / f"{name}.safetensors")
-
-    def under_way(self, wanted: Iterable[BlockSpec]) -> list[StackState]:
-        """Stacks to go on with: all of their runs are wanted, and no run stands in two of them."""
-        left, found = set(wanted), []
-        for path, specs in self._states():
-            if specs <= left:
-                found.append(StackState.load(path))
-                left -= specs
-        return found
-
-    def write_table(self) -> None:
+    def write_table(self, store: Store) -> None:
         """Write the finished runs as a table."""
         with replacing(self.path / "runs.parquet") as temporary:
-            block_frame(self.results()).to_parquet(temporary, index=False, compression="zstd")
+            table = block_frame(store.block_results())
+            table.to_parquet(temporary, index=False, compression="zstd")
 
     def frame(self) -> pd.DataFrame:
         """The table of finished runs; empty where there is none."""
@@ -137,17 +89,17 @@ class BlockFolder:
             ) from None
 
     def made(self) -> list[dict[str, Any]]:
-        """Every time that the folder was worked on; none for a new one."""
+        """The manifest: one entry for every time the folder was worked on."""
         file = self.path / "manifest.json"
         try:
             return json.loads(file.read_text(encoding="utf-8"))["made"] if file.is_file() else []
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{file}: is no manifest ({error}); remove it and run the command again"
+                f"{file}: is not a manifest ({error}); remove it and run the command again"
             ) from None
 
     def write_made(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Keep them."""
+        """Write the manifest."""
         with replacing(self.path / "manifest.json") as temporary:
             text = json.dumps({"made": list(entries)}, indent=2, ensure_ascii=False)
             temporary.write_text(text + "\n", encoding="utf-8")
@@ -158,60 +110,44 @@ class BlockFolder:
         if not made:
             return {}
         main = max(made, key=lambda entry: entry["trained"])
-        kept = {
-            name: main[name]
-            for name in ("command", "commit", "date", "machine", "device", "versions")
-        }
-        return kept | {
+        seconds = sum(entry["seconds"] for entry in made)
+        return {name: main[name] for name in _KEPT} | {
             "runs": len(self.frame()),
-            "seconds": sum(entry["seconds"] for entry in made),
+            "seconds": seconds,
         }
-
-    def _states(self) -> list[tuple[Path, set[BlockSpec]]]:
-        """Whole states with their runs, largest first; one that cannot be read is passed over, with a notice."""
-        found = []
-        for path in (self.path / "states").glob("[!.]*.safetensors"):  # a dot: being written
-            try:
-                found.append((path, set(StackState.runs_in(path))))
-            except InputError as error:
-                notice(str(error))
-        return sorted(found, key=lambda entry: (-len(entry[1]), entry[0]))
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes from working here; the system lets go when this one ends, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(
-                    f"{self.path}: another process trains there; wait for it, or name another"
-                ) from None
-            yield
 
     def is_filled(self) -> bool:
-        """Whether there is a run of its own."""
-        return (self.path / "runs.jsonl").is_file() or (self.path / "runs.parquet").is_file()
+        """Whether it has runs."""
+        files = (self.store, self.path / "runs.parquet", self._released)
+        return any(file.is_file() for file in files)
+
+    @property
+    def _released(self) -> Path:
+        """Where release 0.1.0 wrote finished runs, one JSON object per line."""
+        return self.path / "runs.jsonl"
+
+    def _take_over(self, store: Store) -> None:
+        """Move the runs of release 0.1.0 into the store.
+
+        The store has them, synced, before the file gets another name; after a kill in between they
+        are found in both, and the store keeps each run once.
+        """
+        if self._released.is_file():
+            results = _released_results(self._released)
+            finished = datetime.fromtimestamp(self._released.stat().st_mtime, UTC)
+            store.add(results, finished)
+            self.states.drop(result.spec for result in results)
+            self._released.rename(self.path / "runs-0.1.0.jsonl")
 
 
-def block_frame(results: Iterable[BlockResult]) -> pd.DataFrame:
-    """A row per run with the columns `BLOCK_COLUMNS`."""
-    return pd.DataFrame([_row(result) for result in results], columns=list(BLOCK_COLUMNS))
-
-
-def _row(result: BlockResult) -> dict[str, Any]:
-    seen = result.attention
-    return (
-        {name: getattr(result.spec, name) for name in _OF_SPEC}
-        | {
-            name: value
-            for name, value in asdict(result).items()
-            if name in (*_OF_RESULT, "loss", "seconds")
-        }
-        | {f"answer_{name}": result.answers[name] for name in ANSWERS}
-        | {"target_best": seen.best_target, "target_mean": fmean(seen.target)}
-        | {"own_best": seen.best_own, "own_mean": fmean(seen.own)}
-        | {"diverged": float("nan") if result.diverged is None else result.diverged}
-        | {"history": json.dumps([[step, round(value, 5)] for step, value in result.history])}
-    )
+def _released_results(file: Path) -> list[BlockResult]:
+    """The runs in a file of release 0.1.0; a last line cut short by a crash is skipped."""
+    if not file.is_file():
+        return []
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+        return [BlockResult.from_json(line) for line in lines[:-1]]
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{file}: holds a line that is not a run ({error}); remove it and start again"
+        ) from None

@@ -1,13 +1,14 @@
 """Files that say which runs of the transformer block to make: Section 7.3 and what goes beyond it.
 
-The file names a token table, the task's size, and grids of runs; what a grid leaves out is BlockSpec's default.
+The file names a token table, the task's size, and grids of runs; what a grid leaves out has the
+default of BlockSpec.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,17 +17,13 @@ from typing import Any
 from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.problem.token_tables import TokenTable, token_table
-from headcount.sweeps.file import read_toml, tables
-from headcount.sweeps.grid import Table
+from headcount.sweeps.toml_table import TomlTable, field_types, read_toml, tables
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
 _FOLDER = Path(__file__).with_name("block_presets")
-BLOCK_PRESETS = tuple(
-    sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True)
-)  # quick first
-_KINDS = {
-    item.name: {"int": int, "float": float}.get(str(item.type), str) for item in fields(BlockSpec)
-}
+_FILES = sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True)
+BLOCK_PRESETS = tuple(_FILES)  # quick first
+_KINDS = field_types(BlockSpec)
 _PROTOCOL = tuple(
     name
     for name in _KINDS
@@ -55,17 +52,15 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         raise InputError(
             f"{source}: is neither a file nor one of {', '.join(BLOCK_PRESETS)}; name one of them"
         )
-    top = Table(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
+    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
     named = table or top.one("table", str)
     if named is None:
         raise top.wrong(
             'names no table; write table = "smollm2", "gpt2" or a file, or give --table'
         )
-    items, width = (
-        top.one("items", int),
-        top.one("d_model", int, _WIDTH if named == "gaussian" else None),
-    )
-    rows = top.say(lambda: token_table(named, items, width))
+    items = top.one("items", int)
+    width = top.one("d_model", int, _WIDTH if named == "gaussian" else None)
+    rows = top.located(lambda: token_table(named, items, width))
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
     specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]
@@ -73,7 +68,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
 
 
 def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
-    grid = Table(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
+    grid = TomlTable(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
     axes = [grid.several(name, _KINDS[name]) for name in _PROTOCOL if name in grid]
     names = [name for name in _PROTOCOL if name in grid]
     for budget, heads in product(grid.required("budgets", int), grid.required("heads", int)):
@@ -83,11 +78,7 @@ def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
             )
         for seed, *chosen in product(grid.seeds(), *axes):
             settings = dict(zip(names, chosen, strict=True))
-            settings |= {
-                "items": rows.items,
-                "d_model": rows.d_model,
-                "heads": heads,
-                "key_dim": budget // heads,
-            }
-            settings |= {"table": rows.name, "table_hash": rows.hash, "seed": seed}
-            yield grid.say(partial(BlockSpec.from_mapping, settings))
+            settings |= {"items": rows.items, "d_model": rows.d_model}
+            settings |= {"heads": heads, "key_dim": budget // heads, "seed": seed}
+            settings |= {"table": rows.name, "table_hash": rows.hash}
+            yield grid.located(partial(BlockSpec.from_mapping, settings))

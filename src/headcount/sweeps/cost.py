@@ -1,4 +1,4 @@
-"""What runs cost: a model of the arithmetic, one short measurement to scale it, and pieces of about equal time."""
+"""What runs cost: a model of their arithmetic, and a short measurement that scales it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from headcount.training.spec import RunSpec
 
 _SHAPES = 5  # measured at most
 _LONGEST = 0.25  # seconds of one measurement
-_GUESS = {"native": 3e10, "triton": 3e12}  # operations a second before anything was measured
+_GUESS = {"native": 3e10, "triton": 3e12}  # operations per second before anything was measured
 _SLOW = 5e9
 
 
 def work(spec: RunSpec, steps: int | None = None) -> float:
-    """Arithmetic operations of a run that takes these steps (by default all), its checks and its test."""
+    """Arithmetic operations of a run with these steps (by default all), its checks and its test."""
     taken = spec.steps if steps is None else steps
     length, width = spec.length, spec.d_model * spec.budget
-    # Projections forward and backward, scores forward and backward, AdamW, and what every step costs besides.
+    # Projections forward and backward, scores forward and backward, AdamW, and what every step
+    # costs besides.
     step = 8 * length * width + 6 * length**2 * spec.budget + 20 * width + 60_000
     return (
         taken * step
@@ -39,23 +40,25 @@ def _check(spec: RunSpec, contexts: int) -> float:
 
 
 @dataclass
-class Pace:
-    """Operations a second, learned on the way."""
+class Throughput:
+    """Operations per second, learned on the way."""
 
     rate: float
 
     @classmethod
-    def of(cls, name: str) -> Pace:
+    def of(cls, name: str) -> Throughput:
         """A first guess for an engine."""
         return cls(_GUESS.get(name, _SLOW))
 
     def learn(self, done: float, seconds: float) -> None:
-        """Take note of work done; the last measurement counts most, for early stops and neighbours change the pace."""
+        """Learn from work done in this time."""
+        # A geometric mean in which the last measurement counts three quarters: early stops and
+        # other processes change the rate by large factors, in both directions.
         if done > 0 and seconds > 0:
             self.rate = (self.rate * (done / seconds) ** 3) ** 0.25
 
-    def piece(self, specs: Sequence[RunSpec], seconds: float) -> int:
-        """How many of the first runs fill about this time; at least one."""
+    def runs_in(self, specs: Sequence[RunSpec], seconds: float) -> int:
+        """How many of the first runs take about this time; at least one."""
         room = self.rate * seconds
         for number, spec in enumerate(specs):
             room -= work(spec)
@@ -74,15 +77,20 @@ class Estimate:
 
 
 def estimate(specs: Sequence[RunSpec], engine: Engine, seconds: float = 2.5) -> Estimate:
-    """Time a few steps of a few of these shapes and scale the rest by their arithmetic; takes about `seconds`."""
+    """Time a few steps of a few of these shapes and scale the rest by their arithmetic.
+
+    The measurement takes about `seconds`.
+    """
     began = time.perf_counter()
     if not specs:
         return Estimate(0.0, 0, 0.0)
-    found: list[tuple[float, float]] = []  # (operations of a step, seconds an operation)
+    found: list[tuple[float, float]] = []  # (operations per step, seconds per operation)
     for fleet_specs in _samples(specs, engine):
         found.append(_measured(fleet_specs, engine))
         if time.perf_counter() - began > seconds - 2 * _LONGEST:
             break
+    # Small steps reach a lower rate: the cost of an operation is interpolated between the measured
+    # sizes of a step, both on a logarithmic scale.
     sizes, costs = np.log(np.array(sorted(found))).T
     all_work = np.array([work(spec) for spec in specs])
     per_step = all_work / np.array([spec.steps for spec in specs])
@@ -91,7 +99,7 @@ def estimate(specs: Sequence[RunSpec], engine: Engine, seconds: float = 2.5) -> 
 
 
 def _samples(specs: Sequence[RunSpec], engine: Engine) -> Iterator[list[RunSpec]]:
-    """Fleets of runs like those at the middle, the ends and the quarters of the list sorted by cost."""
+    """Fleets like the runs at the middle, the ends and the quarters of the list sorted by cost."""
     ranked = sorted(specs, key=lambda spec: work(spec) / spec.steps)
     groups: dict[Hashable, list[RunSpec]] = {}
     for spec in ranked:
@@ -113,12 +121,13 @@ def _samples(specs: Sequence[RunSpec], engine: Engine) -> Iterator[list[RunSpec]
 def _measured(specs: list[RunSpec], engine: Engine) -> tuple[float, float]:
     fleet = engine.fleet(specs, [State.initial(spec) for spec in specs])
     steps, taken, seconds = min(10, specs[0].check_every), 0, 0.0
-    for _ in range(2):  # the first launch warms up and says how many steps there is time for
+    for _ in range(2):  # the first launch warms up and shows how many steps there is time for
         began = time.perf_counter()
         fleet.launch(steps)
         fleet.check()
         seconds, taken = time.perf_counter() - began, steps
         steps = max(1, min(int(steps * _LONGEST / seconds), specs[0].check_every))
+    # What was timed: the steps, and one check per run whatever their number.
     done = sum(work(spec, taken) - _check(spec, spec.test) for spec in specs)
     done += sum((1 - taken / spec.check_every) * _check(spec, spec.validation) for spec in specs)
     return float(np.mean([work(spec) / spec.steps for spec in specs])), seconds / done

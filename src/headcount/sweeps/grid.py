@@ -1,27 +1,21 @@
-"""The [grid] and [search] tables of a sweep file: read strictly, expanded to runs."""
+"""The [grid] and [search] tables of a sweep file, expanded to runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from difflib import get_close_matches
 from functools import cache, partial
 from itertools import product
 from math import prod
 from operator import attrgetter
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
-from headcount.errors import InputError
 from headcount.paper import data as paper
+from headcount.sweeps.toml_table import TomlTable, field_types
 from headcount.training.spec import RunSpec, Variant
 
 MOST_RUNS = 1_000_000  # of one sweep
-SEEDS = 10  # of a configuration, as in the paper
 
-_KINDS = {
-    item.name: {"int": int, "float": float}.get(str(item.type), str) for item in fields(RunSpec)
-}
-_WORDS = {int: "whole number", float: "number", str: "text in quotes"}
+_KINDS = field_types(RunSpec)
 _WIDTHS = ("key_dim", "budget", "budgets")
 PROTOCOL = tuple(
     name for name in _KINDS if name not in ("items", "d_model", "heads", "key_dim", "seed")
@@ -30,131 +24,22 @@ _AXES = tuple(name for name in PROTOCOL if name not in ("degree", "variant", "st
 _KEYS = ("points", "items", "d_model", "heads", *_WIDTHS, "span", "seeds", *PROTOCOL)
 _FILTERS = ("paper", "points", "items", "d_model", "heads", "key_dim", "budget", "seeds", "degree")
 
-T = TypeVar("T")
 
-
-class Table:
-    """One table of a sweep file: what is wrong in it is said with the file and the place."""
-
-    def __init__(self, place: str, values: Any, keys: Sequence[str]) -> None:
-        self.place = place
-        if not isinstance(values, Mapping):
-            raise self.wrong(
-                f"must be a table, {values!r} is none; write its keys on lines of their own below it"
-            )
-        self._values = values
-        for name in values:
-            if name not in keys:
-                near = get_close_matches(name, keys, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(keys)}"
-                raise self.wrong(f"{name!r} is no key here; {hint}")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def get(self, name: str) -> Any:
-        """The value as it stands in the file, None where there is none."""
-        return self._values.get(name)
-
-    def wrong(self, text: str) -> InputError:
-        """The sentence with its place."""
-        return InputError(f"{self.place}: {text}")
-
-    def say(self, make: Callable[[], T]) -> T:
-        """What `make` gives; its complaint gets the place."""
-        try:
-            return make()
-        except InputError as error:
-            raise self.wrong(str(error)) from None
-
-    def one(self, name: str, kind: type, default: Any = None) -> Any:
-        """A single value."""
-        if name not in self:
-            return default
-        return self._typed(name, self._values[name], kind, f"{name} must be a {_WORDS[kind]}")
-
-    def several(self, name: str, kind: type, default: Sequence[Any] = ()) -> list[Any]:
-        """One value or a list of them, without repetitions."""
-        if name not in self:
-            return list(default)
-        found = self._values[name]
-        if found == []:
-            raise self.wrong(f"{name} is an empty list; give at least one value or leave it out")
-        asked = f"{name} must be a {_WORDS[kind]} or a list of them"
-        values = [
-            self._typed(name, value, kind, asked)
-            for value in (found if isinstance(found, list) else [found])
-        ]
-        return list(dict.fromkeys(values))
-
-    def required(self, name: str, kind: type) -> list[Any]:
-        """Like `several`, for what cannot be left out."""
-        if name not in self:
-            raise self.wrong(f"{name} is missing; give one value or a list")
-        return self.several(name, kind)
-
-    def points(self) -> list[tuple[int, int]]:
-        """(items, d_model) pairs: listed, or the product of both."""
-        if "points" not in self:
-            return list(product(self.required("items", int), self.required("d_model", int)))
-        if "items" in self or "d_model" in self:
-            raise self.wrong("points already gives items and d_model; leave these out")
-        return self.pairs("points", int, "[[64, 16], [128, 32]]")
-
-    def pairs(self, name: str, kind: type, example: str) -> list[tuple[Any, Any]]:
-        """A list of pairs, without repetitions."""
-        found, asked = self._values[name], f"{name} must be a list of pairs like {example}"
-        if (
-            not isinstance(found, list)
-            or not found
-            or any(not isinstance(p, list) or len(p) != 2 for p in found)
-        ):
-            raise self.wrong(f"{asked}; {found!r} is none")
-        pairs = [tuple(self._typed(name, value, kind, asked) for value in pair) for pair in found]
-        return [(one, other) for one, other in dict.fromkeys(pairs)]
-
-    def seeds(self) -> Sequence[int]:
-        """A count, for the seeds from 0, or the seeds themselves."""
-        found = self._values.get("seeds", SEEDS)
-        if isinstance(found, list):
-            return self.several("seeds", int)
-        count = self._typed("seeds", found, int, "seeds must be a count or a list of seeds")
-        if count < 1:
-            raise self.wrong(f"seeds {count} gives no run; choose at least 1, or a list of seeds")
-        return range(count)
-
-    def span(self) -> tuple[float, float]:
-        """The factors of the law between which budgets are tested."""
-        if "span" not in self:
-            return (0.3, 1.6)
-        found, asked = self._values["span"], "span must be two factors of the law like [0.3, 1.6]"
-        if not isinstance(found, list) or len(found) != 2:
-            raise self.wrong(f"{asked}; {found!r} is none")
-        low, high = (self._typed("span", value, float, asked) for value in found)
-        if not 0 < low <= high <= 100:
-            raise self.wrong(f"span [{low}, {high}] does not fit; choose 0 < low ≤ high ≤ 100")
-        return low, high
-
-    def _typed(self, name: str, value: Any, kind: type, asked: str) -> Any:
-        if isinstance(value, bool) or not isinstance(
-            value, (int, float) if kind is float else kind
-        ):
-            raise self.wrong(f"{asked}; {value!r} is none")
-        return value
-
-
-def grid_table(place: str, values: Any, *more: str) -> Table:
+def grid_table(place: str, values: Any, *more: str) -> TomlTable:
     """A table that describes a grid, and has `more` keys besides."""
     of_paper = isinstance(values, Mapping) and "paper" in values
-    return Table(place, values, (*(_FILTERS if of_paper else _KEYS), *more))
+    return TomlTable(place, values, (*(_FILTERS if of_paper else _KEYS), *more))
 
 
-def grid_runs(table: Table, by_law: bool = False) -> Iterator[RunSpec]:
-    """The runs of a grid, by point, degree, variant, heads, width, protocol and seed; widths may go without saying."""
+def grid_runs(table: TomlTable, by_law: bool = False) -> Iterator[RunSpec]:
+    """The runs of a grid, by point, degree, variant, heads, width, protocol and seed.
+
+    With `by_law`, a grid without widths takes its budgets from the law.
+    """
     return _paper_runs(table) if "paper" in table else _product_runs(table, by_law)
 
 
-def _product_runs(table: Table, by_law: bool) -> Iterator[RunSpec]:
+def _product_runs(table: TomlTable, by_law: bool) -> Iterator[RunSpec]:
     points, heads, seeds = table.points(), table.required("heads", int), table.seeds()
     degrees, variants = table.several("degree", int, [1]), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
@@ -168,12 +53,12 @@ def _product_runs(table: Table, by_law: bool) -> Iterator[RunSpec]:
         for key_dim in widths(items, d_model, degree, head_count):
             for steps, values, seed in product(cutoffs, product(*given.values()), seeds):
                 sizes = (items, d_model, head_count, key_dim, seed, degree, variant)
-                yield table.say(
+                yield table.located(
                     partial(RunSpec, *sizes, steps=steps, **dict(zip(given, values, strict=True)))
                 )
 
 
-def _variants(table: Table) -> list[Variant]:
+def _variants(table: TomlTable) -> list[Variant]:
     variants = table.several("variant", str, ["max"])
     for variant in variants:
         if variant not in get_args(Variant):
@@ -182,7 +67,7 @@ def _variants(table: Table) -> list[Variant]:
 
 
 def _widths(
-    table: Table, heads: list[int], by_law: bool
+    table: TomlTable, heads: list[int], by_law: bool
 ) -> Callable[[int, int, int, int], Sequence[int]]:
     """What gives the key dimensions to test at (items, d_model, degree, heads)."""
     given = [name for name in _WIDTHS if name in table] or ["budgets"] * by_law
@@ -208,8 +93,8 @@ def _widths(
     return partial(_law_widths, table, table.span())
 
 
-def _check_fit(table: Table, heads: list[int], budgets: list[int]) -> None:
-    """A budget that a head count does not divide is left out there; one that is left out everywhere is a mistake."""
+def _check_fit(table: TomlTable, heads: list[int], budgets: list[int]) -> None:
+    """Refuse a budget that no head count divides: elsewhere it is left out without a word."""
     for budget in budgets:
         if all(budget % head_count for head_count in heads):
             raise table.wrong(
@@ -223,10 +108,10 @@ def _check_fit(table: Table, heads: list[int], budgets: list[int]) -> None:
 
 
 def _law_widths(
-    table: Table, span: tuple[float, float], items: int, d_model: int, degree: int, heads: int
+    table: TomlTable, span: tuple[float, float], items: int, d_model: int, degree: int, heads: int
 ) -> Sequence[int]:
     guide = "permutations" if degree == 1 else "regular"
-    budgets = table.say(
+    budgets = table.located(
         partial(paper.budgets_for, items, d_model, heads, degree=degree, span=span, guide=guide)
     )
     return [budget // heads for budget in budgets]
@@ -234,14 +119,17 @@ def _law_widths(
 
 @cache
 def paper_runs(name: str) -> tuple[RunSpec, ...]:
-    """The runs of a grid of the paper, expanded once: presets and their parts ask for the same grids."""
+    """The runs of a grid of the paper, expanded once: presets ask for the same grids repeatedly."""
     return tuple(paper.runs(name))
 
 
-def _paper_runs(table: Table) -> Iterator[RunSpec]:
-    """The runs of a grid of the paper that pass every filter; a filter that nothing in the grid passes is a mistake."""
+def _paper_runs(table: TomlTable) -> Iterator[RunSpec]:
+    """The runs of a grid of the paper that pass every filter.
+
+    A filter that nothing in the grid passes is refused as a mistake.
+    """
     name = table.one("paper", str)
-    runs = table.say(partial(paper_runs, name))
+    runs = table.located(partial(paper_runs, name))
     tests: dict[str, tuple[Callable[[RunSpec], Any], Sequence[Any]]] = {
         field: (attrgetter(field), table.several(field, int))
         for field in ("items", "d_model", "heads", "key_dim", "budget", "degree")

@@ -1,24 +1,27 @@
-"""Threshold search: the D_K* that a full grid would give, for a tenth of its run-steps (Appendix A.2).
+"""Threshold search: the D_K* of a full grid for a tenth of its run-steps (Appendix A.2).
 
-A search is given the grid that it saves: all runs of one point (variant, degree, items, d_model), a ladder of budgets
-for each head count and the same seeds on each rung. It says which runs it needs next and takes their results, in any
-order and from anywhere; what it does not need is never run.
+A search is given the grid that it takes its runs from: all runs of one point (variant, degree,
+items, d_model), a ladder of budgets for each head count and the same seeds on each rung. It says
+which runs it needs next and takes their results, in any order and from anywhere; what it does not
+need is never run.
 
-Assumed: F1 rises with D_K at a fixed head count, so a rung that fails clearly speaks for those below it. This is tested
-on the runs made, of which one a head count is made for this alone, below its clear failure. A head count with a clear
-fall of the mean F1, or with a passing rung below a clear failure, is listed in `Outcome.fallback`; each of its rungs
-that can matter is then looked at. A peak between rungs that were never run goes unseen.
+Assumed: F1 rises with D_K at a fixed head count, so a rung that fails clearly speaks for those
+below it. This is tested on the runs made, of which one per head count is made for this alone,
+below its clear failure. A head count with a clear fall of the mean F1, or with a passing rung below
+a clear failure, is listed in `Outcome.fallback`; each of its rungs that can matter is then looked
+at. A peak between rungs that were never run goes unseen.
 
-What holds without any assumption: every value is that of a rung with all its seeds, so none is below the full grid's.
-What is statistical: a rung is given up before all its seeds have run if its chance to pass is below `Rules.odds`. This
-takes scores of a rung to scatter without gross outliers: where single runs diverge (F1 = 0), a full grid's intervals
-widen and its optimistic value and interval of h* may be lower than those found here.
+What holds without any assumption: every value is that of a rung with all its seeds, so none is
+below the full grid's. What is statistical: a rung is given up before all its seeds have run if its
+chance to pass is below `Rules.odds`. This takes scores of a rung to scatter without gross outliers:
+where single runs diverge (F1 = 0), a full grid's intervals widen, and its optimistic value and
+interval of h* may be lower than those found here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import isnan
@@ -26,10 +29,11 @@ from typing import Any
 
 import pandas as pd
 
-from headcount.analysis.curves import COLUMNS, POINT, curves
+from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import LEVEL, WHOLE_NUMBERS, Threshold, heads_interval, threshold
 from headcount.errors import InputError
-from headcount.sweeps.search_plan import Plan
+from headcount.store.frames import specs_frame
+from headcount.sweeps.search_plan import SearchPlan
 from headcount.sweeps.search_seeds import Criteria, Rules, learned
 from headcount.sweeps.search_state import Ladder, Rung
 from headcount.training.result import RunResult
@@ -47,18 +51,19 @@ class Outcome:
     """What a search found, and what it cost."""
 
     threshold: Threshold
-    settled: bool  # the search needs no further run; before, the values are those of the rungs completed so far
+    settled: bool  # no further run is needed; before, values are those of the completed rungs
     runs: int  # known to the search
     steps: int  # trained in them
     grid_runs: int  # of the full grid
     fallback: tuple[int, ...]  # head counts whose F1 does not rise with D_K
 
 
-class Search:
-    """The search at one point: ask for a batch, run it, observe the results, until the batch is empty.
+class ThresholdSearch:
+    """The search at one point: ask for a batch, run it, observe it, until the batch is empty.
 
-    >>> grid = [RunSpec(64, 16, heads=2, key_dim=k, seed=s) for k in range(4, 12) for s in range(10)]
-    >>> search = Search(grid)
+    >>> sizes = [(key_dim, seed) for key_dim in range(4, 12) for seed in range(10)]
+    >>> grid = [RunSpec(64, 16, heads=2, key_dim=key_dim, seed=seed) for key_dim, seed in sizes]
+    >>> search = ThresholdSearch(grid)
     >>> [(spec.key_dim, spec.seed) for spec in search.next_batch()]
     [(8, 0), (8, 1)]
     """
@@ -69,11 +74,13 @@ class Search:
         specs = list(dict.fromkeys(grid))
         if len({_protocol(spec) for spec in specs}) != 1:
             raise InputError(
-                "a search needs the runs of one point, alike but for heads, key_dim, seed; use Searches"
+                "a search needs the runs of one point, alike but for heads, key_dim, seed; "
+                "use ThresholdSearches"
             )
         if specs[0].metric != "f1":
             raise InputError(
-                "variant value is judged by squared error: it has no F1 threshold; leave its runs out"
+                "variant value is judged by squared error and has no F1 threshold; "
+                "leave its runs out"
             )
         self._level, self._rules = level, rules or Rules()
         by_rung: dict[tuple[int, int], list[RunSpec]] = defaultdict(list)
@@ -88,7 +95,10 @@ class Search:
         self._steps: dict[RunSpec, int] = {}
 
     def observe(self, results: Results) -> int:
-        """Take results, or the rows of `Store.frame`; returns how many are new. Runs of other grids are ignored."""
+        """Take results, or the rows of `Store.frame`; returns how many are new.
+
+        Runs of other grids are ignored.
+        """
         new = 0
         for spec, value, diverged, steps in self._rows(results):
             if spec in self._at and spec not in self._steps:
@@ -113,7 +123,8 @@ class Search:
             else _nothing(self._rungs[0].specs[0])
         )
         if winner:
-            # Only the rung nearest D_K* stands for a head count, even where a farther one is complete.
+            # Only the rung nearest D_K* stands for a head count, even where a farther one is
+            # complete.
             pool = [rung for rungs in plan.pool(winner).values() for rung in rungs if rung.complete]
             low, high = heads_interval(_frame([winner, *pool]), winner.budget, winner.heads)
             found = replace(found, heads_low=low, heads_high=high)
@@ -122,7 +133,7 @@ class Search:
             found, settled, len(self._steps), sum(self._steps.values()), len(self._at), fallback
         )
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> SearchPlan:
         """Judge every rung by what is known."""
         new = [rung for rung in self._rungs if rung.complete and rung.exact is None]
         if new:
@@ -130,18 +141,18 @@ class Search:
         rules = learned(self._rules, [rung.values for rung in self._rungs], self._level)
         for ladder in self._ladders:
             ladder.judge(self._level, rules)
-        return Plan(self._ladders, rules)
+        return SearchPlan(self._ladders, rules)
 
     def _rows(self, results: Results) -> Iterator[tuple[RunSpec, float, bool, int]]:
         if isinstance(results, pd.DataFrame):
             missing = [name for name in _ROW if name not in results.columns]
             if missing:
                 raise InputError(
-                    f"the frame of runs has no column {', '.join(missing)}; take it from Store.frame"
+                    f"the frame of runs has no column {', '.join(missing)}; "
+                    "take it from Store.frame"
                 )
-            for key, value, diverged, steps in zip(
-                *(results[name].tolist() for name in _ROW), strict=True
-            ):
+            columns = (results[name].tolist() for name in _ROW)
+            for key, value, diverged, steps in zip(*columns, strict=True):
                 if key in self._hashes:
                     yield self._hashes[key], float(value), not pd.isna(diverged), steps
         else:
@@ -153,7 +164,7 @@ class Search:
         return {spec.hash: spec for spec in self._at}
 
 
-class Searches:
+class ThresholdSearches:
     """Searches at many points that advance together, so that an engine gets large batches."""
 
     def __init__(
@@ -162,7 +173,7 @@ class Searches:
         points: dict[tuple[Any, ...], list[RunSpec]] = defaultdict(list)
         for spec in grid:
             points[_protocol(spec)].append(spec)
-        self.points = [Search(specs, level, rules) for specs in points.values()]
+        self.points = [ThresholdSearch(specs, level, rules) for specs in points.values()]
 
     def observe(self, results: Results) -> int:
         """Take results of any of the points; returns how many are new."""
@@ -173,28 +184,20 @@ class Searches:
         """Give the runs that all open points need next."""
         return [spec for search in self.points for spec in search.next_batch()]
 
+    def replay(self, known: pd.DataFrame) -> None:
+        """Observe those of the known runs that the searches ask for, batch after batch.
+
+        What they then find, and what they count as spent, is what they would have found by
+        training, however many other runs are known.
+        """
+        while batch := self.next_batch():
+            asked = known["hash"].isin([spec.hash for spec in batch])
+            if not self.observe(known.loc[asked]):
+                break
+
     def outcomes(self) -> list[Outcome]:
         """Give the outcome of every point, in the order of the grid."""
         return [search.outcome() for search in self.points]
-
-
-def search_all(
-    grid: Iterable[RunSpec],
-    run: Callable[[list[RunSpec]], Results],
-    known: Results = (),
-    level: float = LEVEL,
-    rules: Rules | None = None,
-) -> list[Outcome]:
-    """Search every point of a grid: `run` trains a batch and returns its results; `known` is never run again.
-
-    It ends when all points are settled, or when a batch brings nothing new, as after an interrupt.
-    """
-    searches = Searches(grid, level, rules)
-    searches.observe(known)
-    while batch := searches.next_batch():
-        if not searches.observe(run(batch)):
-            break
-    return searches.outcomes()
 
 
 def outcomes_frame(outcomes: Iterable[Outcome]) -> pd.DataFrame:
@@ -218,13 +221,14 @@ def _nothing(spec: RunSpec) -> Threshold:
 
 
 def _judge_complete(rungs: list[Rung], level: float) -> None:
-    """Set what A.2 says of rungs whose seeds have all run, by the analysis itself: no rounding between the two."""
+    """Set what A.2 says of rungs whose seeds have all run.
+
+    The analysis itself decides, so that no rounding comes between the search and the full grid.
+    """
     table = curves(_frame(rungs))
     at = {(rung.heads, rung.budget): rung for rung in rungs}
-    names = ("heads", "budget", "mean", "low", "high")
-    for heads, budget, mean, low, high in zip(
-        *(table[name].tolist() for name in names), strict=True
-    ):
+    columns = (table[name].tolist() for name in ("heads", "budget", "mean", "low", "high"))
+    for heads, budget, mean, low, high in zip(*columns, strict=True):
         rung = at[heads, budget]
         rung.exact = Criteria(mean >= level or high >= level, mean >= level, low >= level)
         rung.exact_mean = mean
@@ -232,11 +236,7 @@ def _judge_complete(rungs: list[Rung], level: float) -> None:
 
 def _frame(rungs: list[Rung]) -> pd.DataFrame:
     """Give the known runs of rungs as the analysis takes them."""
+    known = [(spec, rung) for rung in rungs for spec in rung.specs if spec.seed in rung.scores]
+    scores = [rung.scores[spec.seed] for spec, rung in known]
     names = (*POINT, "heads", "key_dim", "budget", "seed")
-    rows = [
-        (*(getattr(spec, name) for name in names), rung.scores[spec.seed], None)
-        for rung in rungs
-        for spec in rung.specs
-        if spec.seed in rung.scores
-    ]
-    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+    return specs_frame((spec for spec, _ in known), names).assign(value=scores, diverged=None)

@@ -1,7 +1,8 @@
-"""What a search runs next: bracket and bisect, challenge, decide, walk down, compare with h*, test the assumption.
+"""What a search runs next.
 
-A plan is a function of the scores alone, whatever their order. Its stages are in the order of their gain: each shrinks
-the work of those after it.
+Its stages: bracket and bisect, challenge, decide, walk down, compare with h*, test the assumption.
+A plan is a function of the scores alone, whatever their order. Its stages are in the order of their
+gain: each shrinks the work of those after it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Best(NamedTuple):
     conservative: float
 
 
-class Plan:
+class SearchPlan:
     """The next runs of one point, from ladders that have been judged."""
 
     def __init__(self, ladders: Sequence[Ladder], rules: Rules) -> None:
@@ -66,7 +67,7 @@ class Plan:
         )
 
     def pool(self, winner: Rung) -> dict[int, list[Rung]]:
-        """Give, for every other head count tested within 10 % of D_K*, its nearest rung (two where equally near)."""
+        """Give the nearest rungs (one, or two) of each other head count within 10 % of D_K*."""
         pool: dict[int, list[Rung]] = {}
         for ladder in self._ladders:
             away = {rung: abs(rung.budget - winner.budget) for rung in ladder.rungs}
@@ -82,11 +83,14 @@ class Plan:
         return [ladder.rungs[len(ladder.rungs) // 2] for ladder in self._ladders]
 
     def _broken(self) -> list[Rung]:
-        """Fall back to the grid where F1 does not rise with D_K: look at every rung that can matter."""
+        """Fall back to the grid where F1 does not rise with D_K: every rung that can matter."""
         return [rung for ladder in self._ladders if ladder.broken for rung in self._untried(ladder)]
 
     def _bisect(self) -> list[Rung]:
-        """Bisect the ladder with the lowest passing rung; while none passes, go up the one with the largest F1."""
+        """Bisect the ladder with the lowest passing rung.
+
+        While none passes, go up the ladder with the largest F1.
+        """
         if self._ceiling < inf:
             leader = min(self._ladders, key=lambda ladder: ladder.ceiling)
             return self._middle(leader, leader.ceiling)
@@ -95,15 +99,15 @@ class Plan:
             tried = [row for row, rung in enumerate(ladder.rungs) if rung.tried(self._rules)]
             above = [rung for rung in ladder.rungs[max(tried, default=-1) + 1 :] if any(rung.may)]
             if above:
-                climbs[
-                    max((ladder.rungs[row].mean for row in tried), default=0.0), -ladder.heads
-                ] = above
+                best = max((ladder.rungs[row].mean for row in tried), default=0.0)
+                climbs[best, -ladder.heads] = above
         return [above[len(above) // 2] for _, above in sorted(climbs.items())[-1:]]
 
     def _challenge(self) -> list[Rung]:
-        """Try the other head counts about the lowest passing budget: most fail there, and below it at once.
+        """Try the other head counts near the lowest passing budget.
 
-        A head count none of whose rungs can still matter is abandoned: `_matters` leaves it nothing to run.
+        Most fail there, and with that below it. A head count none of whose rungs can still matter
+        is abandoned: `_matters` leaves it nothing to run.
         """
         limit = self._ceiling * (1 + POOL_PERCENT / 100)
         picks = []
@@ -124,16 +128,17 @@ class Plan:
 
     def _walk_down(self) -> list[Rung]:
         """Look below rungs that fail, but not so clearly that all below them do."""
-        return [
-            rung
-            for ladder in self._ladders
-            for rung in [
-                r for r in self._untried(ladder, self._ceiling) if any(self._matters(r)[:2])
-            ][-1:]
-        ]
+        picks = []
+        for ladder in self._ladders:
+            untried = self._untried(ladder, self._ceiling)
+            picks += [rung for rung in untried if any(self._matters(rung)[:2])][-1:]
+        return picks
 
     def _conservative(self) -> list[Rung]:
-        """Find the lowest budget that passes by its low end: up the ladder that leads, then what is below it."""
+        """Find the lowest budget that passes by its low end.
+
+        First up the ladder that leads, then what is below its budget.
+        """
         wanted = {
             ladder: [rung for rung in ladder.rungs if self._matters(rung)[2]]
             for ladder in self._ladders
@@ -150,7 +155,11 @@ class Plan:
         return self._open(2) or [rung for rungs in untried for rung in rungs[-1:]]
 
     def _pool(self) -> list[Rung]:
-        """Complete what the interval of h* needs: from the outside in, up to the first head count that is kept."""
+        """Complete what the interval of h* needs.
+
+        From the outside in, up to the first head count that is kept: those between do not move the
+        ends of the interval.
+        """
         winner = self.winner()
         if winner is None or len(winner.specs) < 2:
             return []
@@ -170,7 +179,7 @@ class Plan:
         return picks
 
     def _witnesses(self) -> list[RunSpec]:
-        """Test the assumption: one run amid the rungs that were shut unseen and would matter if they passed."""
+        """Test the assumption: one run amid the untested rungs that would matter if they passed."""
         limit = max(self.best.central, self.best.conservative)
         return [rung.specs[0] for ladder in self._ladders for rung in ladder.witness(limit)]
 
@@ -180,8 +189,8 @@ class Plan:
             return Criteria(False, False, False)
         return Criteria(
             optimistic=rung.may.optimistic and rung.budget < self.best.optimistic,
-            central=rung.may.central
-            and rung.budget <= self.best.central,  # equal budgets compete for h*
+            # Equal budgets compete for h*.
+            central=rung.may.central and rung.budget <= self.best.central,
             conservative=rung.may.conservative and rung.budget < self.best.conservative,
         )
 
@@ -193,7 +202,7 @@ class Plan:
         return [rung for rung in rungs if any(self._matters(rung))]
 
     def _middle(self, ladder: Ladder, limit: float) -> list[Rung]:
-        """Give the middle of the rungs between the highest that fails and the lowest that passes."""
+        """Give the middle rung between the highest that fails and the lowest that passes."""
         tried = [
             rung.budget
             for rung in ladder.rungs
@@ -208,8 +217,8 @@ class Plan:
     def _open(self, test: int) -> list[Rung]:
         """Give the rungs to spend seeds on for one test.
 
-        Of those that seem to pass the lowest, as it would end the matter for all above. Of those that seem to fail
-        the highest of each ladder, as it may turn out dead and end it for all below.
+        Of those that seem to pass the lowest, as it would decide for all above. Of those that seem
+        to fail the highest of each ladder, as it may turn out dead and decide for all below.
         """
         rungs = [
             rung for rung in self._rungs if rung.tried(self._rules) and self._matters(rung)[test]

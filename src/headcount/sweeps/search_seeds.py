@@ -1,8 +1,9 @@
-"""What k of n seeds decide: which of A.2's three tests can a rung still pass when its other seeds have run?
+"""What k of n seeds decide: which of A.2's three tests a rung can still pass with all its seeds.
 
-Two kinds of rules. Sound: F1 lies in [0, 1], so the best that the missing seeds can do is known exactly. Statistical:
-the missing seeds are like those seen, whose spread is drawn towards the usual one, as two seeds say little about it.
-Such a decision is wrong with odds `Rules.odds`. Only failures are decided early: a pass takes all seeds.
+Two kinds of rules. Sound: F1 lies in [0, 1], so the best that the missing seeds can do is known
+exactly. Statistical: the missing seeds are like those seen, whose spread is drawn towards the usual
+one, as two seeds say little about it. Such a decision is wrong with odds `Rules.odds`. Only
+failures are decided early: a pass takes all seeds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Rules:
     def __post_init__(self) -> None:
         if self.first < 2 or self.growth <= 1:
             raise InputError(
-                f"first {self.first} and growth {self.growth} do not fit; use first ≥ 2 and growth > 1"
+                f"first {self.first} and growth {self.growth} do not fit; "
+                "use first ≥ 2 and growth > 1"
             )
         if not 0 < self.odds < 0.5:
             raise InputError(
@@ -49,12 +51,14 @@ class Rules:
             )
         if min(self.spread, self.weight, self.rungs_weight) <= 0 or self.drop < 0:
             raise InputError(
-                "spread and weights must be above 0 and drop at least 0; use the defaults or correct them"
+                "spread and weights must be above 0 and drop at least 0; "
+                "use the defaults or correct them"
             )
 
 
 class Criteria(NamedTuple):
-    """An answer for each of A.2's tests: the interval's high end, the mean, its low end reaches the level."""
+    """An answer for each of A.2's tests: whether the interval's high end, the mean, and the
+    interval's low end reach the level."""
 
     optimistic: bool
     central: bool
@@ -62,7 +66,11 @@ class Criteria(NamedTuple):
 
 
 def learned(rules: Rules, rungs: Iterable[Sequence[float]], level: float) -> Rules:
-    """Put the spread that the failing rungs of one point show in place of the usual one, as far as they tell it."""
+    """Draw the usual spread towards the one that the failing rungs of a point show.
+
+    The more seeds these rungs have, the more they count. Passing rungs are left out: near F1 = 1
+    scores hardly spread.
+    """
     squares, weight = rules.rungs_weight * rules.spread**2, rules.rungs_weight
     for scores in rungs:
         if len(scores) > 1 and level - _NEAR <= np.mean(scores) < level:
@@ -84,10 +92,11 @@ def may_pass(scores: Sequence[float], seeds: int, level: float, rules: Rules) ->
 
 
 def best_case(scores: Sequence[float], seeds: int) -> tuple[float, float, float]:
-    """Give the largest high end, mean and low end that the missing seeds can lead to: sound, and attained.
+    """Give the largest high end, mean and low end that the missing seeds can lead to.
 
-    The high end is convex in the missing scores: at its maximum each is 0 or 1. The low end is concave and treats
-    them alike: at its maximum all are equal, to the root of its derivative or to 1.
+    The bounds are sound, and attained. The high end is convex in the missing scores: at its maximum
+    each is 0 or 1. The low end is concave and treats them alike: at its maximum all are equal, to
+    the root of its derivative or to 1.
     """
     seen, missing = np.asarray(scores, dtype=float), seeds - len(scores)
     mean = float((seen.sum() + missing) / seeds)
@@ -118,10 +127,11 @@ def reach(
     high_end: bool = False,
     below: bool = False,
 ) -> float:
-    """Give what the mean of all n seeds, or the high end of its interval, exceeds with odds `rules.odds` at most.
+    """Give what the mean of all n seeds exceeds with odds `rules.odds` at most.
 
-    The mean of n seeds lies about that of the k seen with the spread s·√(1/k − 1/n). With `below` it is that of a
-    rung below, at most as good and with scores of its own: s·√(1/k + 1/n).
+    With `high_end` it is the high end of the mean's interval. The mean of n seeds lies about that
+    of the k seen with the spread s·√(1/k − 1/n). With `below` it is that of a rung below, at most
+    as good and with scores of its own: s·√(1/k + 1/n).
     """
     count = len(scores)
     spread, freedom = _spread(scores, rules)
@@ -133,7 +143,7 @@ def reach(
 
 
 def told_apart(gaps: Sequence[float], seeds: int, rules: Rules) -> bool:
-    """Say whether the paired t-test on all seeds is as good as sure to find gaps like these different from zero."""
+    """Say whether the paired t-test on all seeds will almost surely tell these gaps from zero."""
     sides = (gaps, [-gap for gap in gaps])
     return len(gaps) > 0 and any(
         reach(side, seeds, _for_gaps(rules), high_end=True) < 0 for side in sides
@@ -141,7 +151,7 @@ def told_apart(gaps: Sequence[float], seeds: int, rules: Rules) -> bool:
 
 
 def falls(gaps: Sequence[float], rules: Rules) -> bool:
-    """Say whether the gaps by seed, larger budget less smaller, show a clear fall of the mean F1."""
+    """Say whether the gaps by seed, larger budget minus smaller, show a clear fall of F1."""
     if not gaps or np.mean(gaps) > -rules.drop:
         return False
     spread, freedom = _spread(gaps, _for_gaps(rules))
@@ -154,7 +164,7 @@ def _for_gaps(rules: Rules) -> Rules:
 
 
 def _spread(scores: Sequence[float], rules: Rules) -> tuple[float, float]:
-    """Give the spread between seeds, drawn towards the usual one, and the degrees of freedom behind it."""
+    """Give the spread between seeds, drawn towards the usual one, and its degrees of freedom."""
     freedom = rules.weight + len(scores) - 1
     return sqrt((rules.weight * rules.spread**2 + _squares(scores)) / freedom), freedom
 

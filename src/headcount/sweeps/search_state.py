@@ -1,6 +1,7 @@
-"""Ladders of rungs: the budgets of one head count, what their runs say, and what follows for the rungs below.
+"""Ladders of rungs: the budgets of one head count, what their runs say, and what follows from it.
 
-The search assumes that F1 rises with D_K at a fixed head count: below a rung that fails clearly, every rung fails.
+The search assumes that F1 rises with D_K at a fixed head count: below a rung that fails clearly,
+every rung fails.
 `Ladder.broken` says where the runs contradict it; on such a ladder every rung answers for itself.
 """
 
@@ -18,7 +19,7 @@ _OPEN, _SHUT = Criteria(True, True, True), Criteria(False, False, False)
 
 
 class Rung:
-    """One (heads, key_dim): a run for each seed, the scores known so far, and what they leave open."""
+    """One (heads, key_dim): a run per seed, the scores known so far, and what they leave open."""
 
     def __init__(self, specs: Iterable[RunSpec]) -> None:
         self.specs = sorted(specs, key=lambda spec: spec.seed)
@@ -37,7 +38,7 @@ class Rung:
 
     @property
     def values(self) -> list[float]:
-        """The scores in the order of their seeds, which makes every sum the same however they came."""
+        """The scores in the order of their seeds, which makes every sum the same."""
         return [self.scores[seed] for seed in sorted(self.scores)]
 
     @property
@@ -57,7 +58,7 @@ class Rung:
         ]
 
     def look(self, rules: Rules) -> list[RunSpec]:
-        """Give the runs of the next look: a few more seeds, or all of them where those seen pass."""
+        """Give the runs of the next look: a few more seeds, or all where those seen pass."""
         missing = [spec for spec in self.specs if spec.seed not in self.scores]
         seen = len(self.scores)
         return (
@@ -91,7 +92,7 @@ class Ladder:
         self._judged: object = None
 
     def judge(self, level: float, rules: Rules) -> None:
-        """Judge every rung, test the assumption, and shut what lies below a dead rung where it holds."""
+        """Judge every rung and test the assumption; where it holds, shut rungs below a dead one."""
         state = level, rules, [tuple(rung.values) for rung in self.rungs]
         if state == self._judged:
             return
@@ -108,8 +109,9 @@ class Ladder:
                 rung.may = rung.exact or _SHUT
 
     def witness(self, limit: float) -> list[Rung]:
-        """Give the rung whose run would test the assumption: the middle of those up to a budget that a dead one shuts.
+        """Give the rung whose run would test the assumption.
 
+        It is the middle of those, up to a budget, that were shut because they are below a dead one.
         None where it has been tested there or below.
         """
         shut = [

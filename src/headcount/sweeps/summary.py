@@ -1,4 +1,4 @@
-"""What a sweep came to: the thresholds of its points, or the curves where there is no threshold to find."""
+"""What a sweep found: the thresholds of its points, or curves where there is no threshold."""
 
 from __future__ import annotations
 
@@ -10,65 +10,69 @@ import pandas as pd
 
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import thresholds
-from headcount.sweeps.file import SearchPart
-from headcount.sweeps.search import Searches, outcomes_frame
+from headcount.store.frames import specs_frame
+from headcount.store.store import Store
+from headcount.sweeps.file import SearchPart, SweepFile
+from headcount.sweeps.search import ThresholdSearches, outcomes_frame
 from headcount.training.spec import RunSpec
 
-_OWN = ("heads", "key_dim", "seed")  # what differs between the runs of one curve
-_PROTOCOL = [item.name for item in fields(RunSpec) if item.name not in (*POINT, *_OWN)]
+_WITHIN_CURVE = ("heads", "key_dim", "seed")  # what differs between the runs of one curve
+_PROTOCOL = [item.name for item in fields(RunSpec) if item.name not in (*POINT, *_WITHIN_CURVE)]
 _LIMIT = {"steps": "limit"}  # of a run, which may take fewer
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Three frames, each may be empty: thresholds of grids and of searches, a row a point, and curves."""
+    """Three frames, each possibly empty: thresholds of grids and of searches, and curves.
+
+    Thresholds have one row per point. Runs of one point under several protocols (two learning
+    rates, say) are kept apart, and what differs gets a column.
+    """
 
     thresholds: pd.DataFrame
     searches: pd.DataFrame
     curves: pd.DataFrame
 
 
-def summarise(
-    specs: Sequence[RunSpec],
-    frame: pd.DataFrame,
-    searches: Sequence[tuple[SearchPart, Searches]] = (),
-) -> Summary:
-    """The thresholds of points with F1 at several budgets, those that searches found, and the curves of all else.
+def summarise(sweep: SweepFile, store: Store) -> Summary:
+    """The thresholds and curves of a sweep's finished runs, whether it is complete or not."""
+    found = summarise_runs(sweep.runs, store.frame(hash=[spec.hash for spec in sweep.runs]))
+    return Summary(found.thresholds, _searches(sweep.searches, store), found.curves)
 
-    `frame` holds the runs of the specs. Runs of one point under several protocols (two learning rates, say) are told
-    apart, and what differs gets a column.
+
+def summarise_runs(specs: Sequence[RunSpec], frame: pd.DataFrame) -> Summary:
+    """Thresholds of the points with F1 at several budgets, and the curves of all others.
+
+    `frame` holds the finished runs of the specs.
     """
     table = frame.merge(_protocols(specs, ["hash"]), on="hash", validate="one_to_one")
-    told = _told(table)
+    varied = _varied(table)
     found: dict[str, list[pd.DataFrame]] = {"thresholds": [], "curves": []}
-    for _, runs in table.groupby([*POINT, *told], sort=True):
+    for _, runs in table.groupby([*POINT, *varied], sort=True):
         crossing = "value" not in set(runs["variant"]) and len(set(runs["budget"])) > 1
         kind, judge = ("thresholds", thresholds) if crossing else ("curves", curves)
-        found[kind].append(judge(runs).assign(**{name: runs[name].iloc[0] for name in told}))
+        found[kind].append(judge(runs).assign(**{name: runs[name].iloc[0] for name in varied}))
     return Summary(
-        _joined(found["thresholds"], told), _of_searches(searches), _joined(found["curves"], told)
+        _joined(found["thresholds"], varied), pd.DataFrame(), _joined(found["curves"], varied)
     )
 
 
-def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of Python's own values; None for what is missing."""
-    rows = table.astype(object).where(table.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
-
-
-def _of_searches(searches: Sequence[tuple[SearchPart, Searches]]) -> pd.DataFrame:
-    if not searches:
+def _searches(parts: Sequence[SearchPart], store: Store) -> pd.DataFrame:
+    if not parts:
         return pd.DataFrame()
-    found = outcomes_frame(outcome for _, search in searches for outcome in search.outcomes())
+    outcomes = []
+    for part in parts:
+        searches = ThresholdSearches(part.runs, part.level)
+        searches.replay(store.frame(hash=[spec.hash for spec in part.runs]))
+        outcomes += searches.outcomes()
+    found = outcomes_frame(outcomes)
     # Searches go by point and protocol in the order of their grid: one spec stands for each.
     one_each = [
-        spec
-        for part, _ in searches
-        for spec in {_shared(spec): spec for spec in part.runs}.values()
+        spec for part in parts for spec in {_shared(spec): spec for spec in part.runs}.values()
     ]
     protocols = _protocols(one_each, [])
-    told = _told(pd.concat([found[POINT], protocols], axis=1))
-    return _joined([pd.concat([found, protocols[told]], axis=1)], told)
+    varied = _varied(pd.concat([found[POINT], protocols], axis=1))
+    return _joined([pd.concat([found, protocols[varied]], axis=1)], varied)
 
 
 def _shared(spec: RunSpec) -> tuple[Any, ...]:
@@ -76,25 +80,20 @@ def _shared(spec: RunSpec) -> tuple[Any, ...]:
 
 
 def _protocols(specs: Sequence[RunSpec], more: list[str]) -> pd.DataFrame:
-    """A row a spec: how it is trained."""
-    names = [*more, *_PROTOCOL]
-    rows = [[getattr(spec, name) for name in names] for spec in specs]
-    return pd.DataFrame(rows, columns=pd.Index(names)).rename(columns=_LIMIT)
+    """One row per spec: how it is trained."""
+    return specs_frame(specs, [*more, *_PROTOCOL]).rename(columns=_LIMIT)
 
 
-def _told(table: pd.DataFrame) -> list[str]:
+def _varied(table: pd.DataFrame) -> list[str]:
     """The columns of the protocol that differ within a point."""
     points = table.groupby(POINT)
-    return [
-        name
-        for name in (_LIMIT.get(name, name) for name in _PROTOCOL)
-        if max(points[name].nunique(), default=1) > 1
-    ]
+    names = (_LIMIT.get(name, name) for name in _PROTOCOL)
+    return [name for name in names if max(points[name].nunique(), default=1) > 1]
 
 
-def _joined(tables: list[pd.DataFrame], told: list[str]) -> pd.DataFrame:
+def _joined(tables: list[pd.DataFrame], varied: list[str]) -> pd.DataFrame:
     if not tables:
         return pd.DataFrame()
     whole = pd.concat(tables, ignore_index=True)
-    rest = [str(name) for name in whole.columns if name not in (*POINT, *told)]
-    return whole.loc[:, [*POINT, *told, *rest]]
+    rest = [str(name) for name in whole.columns if name not in (*POINT, *varied)]
+    return whole.loc[:, [*POINT, *varied, *rest]]

@@ -1,4 +1,4 @@
-"""What a dask worker does: train a shard of runs, for a while."""
+"""What a dask worker does: train a shard of runs for a limited time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 
+from torch import Tensor
+
+from headcount.block.spec import BlockResult, BlockSpec
+from headcount.block.state import StackState
+from headcount.block.train import choose_device, train_blocks
+from headcount.errors import InputError
 from headcount.provenance import versions
 from headcount.training.engines.base import Engine, lineage
 from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.result import RunResult
 from headcount.training.train import UnderWay, train
 
-Kind = tuple[str, str]  # engine and lineage: states go on where they began
+# Engine and lineage: states are resumed where they began, as the last bits may differ elsewhere.
+Kind = tuple[str, str]
 
 
 @dataclass
 class Report:
-    """What a shard came to."""
+    """What a shard of runs came to."""
 
     results: list[RunResult] = field(default_factory=list)
     left: list[UnderWay] = field(default_factory=list)  # with their states
@@ -29,17 +36,26 @@ class Report:
     seconds: float = 0.0
 
 
+@dataclass
+class BlockReport:
+    """What a shard of block runs came to; runs that are in neither list were not begun."""
+
+    results: list[BlockResult] = field(default_factory=list)
+    states: list[StackState] = field(default_factory=list)
+    steps: int = 0
+
+
 def dask_setup(worker: object) -> None:
-    """Let Ctrl-C, which a terminal sends to all of its processes, be the driver's matter; dask calls this."""
+    """Leave Ctrl-C, which a terminal sends to all its processes, to the driver; dask calls this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class _LegIsOver(Exception):
-    """The time of a shard is up."""
+class _TimeIsUp(Exception):
+    """The time of a shard is over."""
 
 
-def introduce(engine: EngineName) -> tuple[Kind, str]:
-    """Say what a worker trains with, and its version of the code."""
+def describe_worker(engine: EngineName) -> tuple[Kind, str]:
+    """What this worker trains with, and its version of headcount."""
     chosen = _engine(engine)
     return (chosen.name, lineage(chosen)), versions()["headcount"]
 
@@ -52,9 +68,9 @@ def run_shard(runs: Sequence[UnderWay], engine: EngineName, seconds: float) -> R
         report.steps += steps
         if time.monotonic() - began > seconds:
             report.left = under_way()
-            raise _LegIsOver
+            raise _TimeIsUp
 
-    with suppress(_LegIsOver):
+    with suppress(_TimeIsUp):
         train(
             [run.spec for run in runs],
             _engine(engine),
@@ -82,3 +98,45 @@ def _engine(name: EngineName) -> Engine:
 
         return NativeEngine(threads=get_worker().state.nthreads)
     return chosen
+
+
+_tables: dict[str, tuple[Tensor, Tensor]] = {}  # by hash: rows and NULL, sent once to each worker
+
+
+def receive_table(key: str, rows: Tensor, null: Tensor, device: str) -> tuple[Kind, str]:
+    """Keep a token table for the shards to come, and describe this worker."""
+    _tables[key] = rows, null
+    return ("block", choose_device(device)), versions()["headcount"]
+
+
+def run_block_shard(
+    specs: Sequence[BlockSpec],
+    states: Sequence[StackState],
+    table: str,
+    device: str,
+    seconds: float,
+) -> BlockReport:
+    """Train block runs, some of them from their states, until they end or the time is up."""
+    if table not in _tables:  # the process was restarted behind the same address
+        raise InputError("the worker has lost the token table; start the command again")
+    report, last = BlockReport(), dict[tuple[BlockSpec, ...], StackState]()
+    taken = {tuple(state.specs): state.taken for state in states}
+
+    def on_check(state: StackState) -> None:
+        stack = tuple(state.specs)
+        report.steps += (state.taken - taken.get(stack, 0)) * len(stack)
+        taken[stack] = state.taken
+        last[stack] = state.copied("cpu")  # what is handed out is the stack's own memory
+
+    report.results = train_blocks(
+        specs,
+        *_tables[table],
+        device=device,
+        progress=False,
+        on_check=on_check,
+        resume=states,
+        time_limit=seconds,
+    )
+    finished = {result.spec for result in report.results}
+    report.states = [state for stack, state in last.items() if not finished.issuperset(stack)]
+    return report
