@@ -11,7 +11,7 @@ import pandas as pd
 
 from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
-from headcount.report.figure import Claim, Comparison, Figure
+from headcount.report.figures.base import Claim, Comparison, Figure
 from headcount.report.page import write_report
 from headcount.reproduction.evidence import Evidence
 from tests.measured import base_runs

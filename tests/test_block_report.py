@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headcount.errors import InputError
-from headcount.report import charts, tables
-from headcount.report.claims.block import block_advantage, block_saturation
-from headcount.report.comparisons import COMPARISONS
-from headcount.report.figures import chosen_figures
-from headcount.report.meanings import MEANINGS
+from headcount.report.figures import block, chosen_figures, fig7
+from headcount.report.figures.fig7_claims import block_advantage, block_saturation
 from headcount.report.page import write_report
-from headcount.report.readings.block import COLLAPSED, block_command, panels
 from headcount.report.readings.block_controls import controls
+from headcount.report.readings.block_runs import COLLAPSED, block_command, panels
 from headcount.reproduction.evidence import Evidence
 from tests.made_block import BLOCK, BUDGETS, MPNET, SMALL, SMOLLM2, Block, block_runs, seeds_around
 from tests.made_evidence import NOTHING
@@ -130,7 +127,7 @@ def _symbols(spec: dict) -> int:
 
 
 def test_fig7_has_a_mark_for_every_seed_and_every_mean():
-    spec = charts.fig7(evidence(MPNET, SMOLLM2)).to_dict()
+    spec = fig7.draw(evidence(MPNET, SMOLLM2)).to_dict()
     runs, cells = 16 * 7 + 16 * 3, 2 * 16
     assert _symbols(spec) == 2 * (runs + cells)  # in two rows: as they are, and with s and q barred
     drawn = _rows(spec).query(
@@ -145,25 +142,25 @@ def test_fig7_has_a_mark_for_every_seed_and_every_mean():
 
 
 def test_the_papers_line_stands_where_its_setting_was_measured():
-    assert set(_rows(charts.fig7(evidence(MPNET)).to_dict()).query("kind == 'paper'")["value"]) == {
+    assert set(_rows(fig7.draw(evidence(MPNET)).to_dict()).query("kind == 'paper'")["value"]) == {
         0.81
     }
-    small = charts.fig7(evidence(SMALL)).to_dict()
+    small = fig7.draw(evidence(SMALL)).to_dict()
     assert "paper" not in set(_rows(small)["kind"])
     assert "0.81" not in str(small["title"]["subtitle"])
 
 
 def test_bars_end_where_accuracies_end():
-    drawn = _rows(charts.fig7(evidence(SMOLLM2)).to_dict()).query("kind == 'mean'")
+    drawn = _rows(fig7.draw(evidence(SMOLLM2)).to_dict()).query("kind == 'mean'")
     assert drawn["low"].min() == 0
     assert drawn["high"].max() == 1
-    assert set(tables.fig7(evidence(SMOLLM2)).query("h == 1 and D_K == 512")["95 % interval"]) == {
+    assert set(fig7.table(evidence(SMOLLM2)).query("h == 1 and D_K == 512")["95 % interval"]) == {
         "0.0000\u00a0…\u00a01.0000"
     }
 
 
 def test_the_controls_are_drawn_beside_plain_heads():
-    spec = charts.block(WHOLE).to_dict()
+    spec = block.draw(WHOLE).to_dict()
     drawn = _rows(spec)
     assert _symbols(spec) == len(drawn)
     names = drawn.query(
@@ -182,7 +179,7 @@ def test_the_controls_are_drawn_beside_plain_heads():
 
 
 def test_table_7_has_the_means_of_the_runs():
-    frame = tables.fig7(evidence(MPNET))
+    frame = fig7.table(evidence(MPNET))
     assert len(frame) == 16
     line = frame.query("h == 1 and D_K == 256").iloc[0]
     assert line["test accuracy"] == f"{fmean(MPNET.accuracies[1, 256]):.4f}"
@@ -192,7 +189,7 @@ def test_table_7_has_the_means_of_the_runs():
 
 
 def test_the_table_of_controls_begins_with_none():
-    frame = tables.block(WHOLE).query("table == 'mpnet-base' and D_K == 512").set_index("control")
+    frame = block.table(WHOLE).query("table == 'mpnet-base' and D_K == 512").set_index("control")
     assert list(frame.index)[:2] == ["none", "s and q barred at the test"]
     assert frame.loc["none", "gap to several heads closed"] == "0 %"
     assert frame.loc["second value path", "gap to several heads closed"] == "99 %"
@@ -284,7 +281,7 @@ def test_claims_say_their_numbers():
 
 
 def test_the_papers_numbers_stand_beside_ours():
-    found = {row.what: row for row in COMPARISONS["fig7"](evidence(MPNET))}
+    found = {row.what: row for row in fig7.compare(evidence(MPNET))}
     partial = found["mpnet-base: accuracy of the one-head runs that do not collapse"]
     assert (partial.paper, partial.overlap) == ("0.81", True)
     assert partial.ours.startswith("0.807 (95 %: 0.803 to 0.811; D_K = 512, 4 runs)")
@@ -293,14 +290,14 @@ def test_the_papers_numbers_stand_beside_ours():
         == "2 of 7 at 256 and 3 of 7 at 512"
     )
     assert {row.difference for row in found.values() if row is not partial} == {"same"}
-    other = {row.what: row.difference for row in COMPARISONS["fig7"](evidence(ONE_AS_GOOD))}
+    other = {row.what: row.difference for row in fig7.compare(evidence(ONE_AS_GOOD))}
     assert other["mpnet-base: several heads ahead of one"] == "differs"
     assert other["mpnet-base: D_K from which runs with one head collapse"] == "differs"
-    assert COMPARISONS["fig7"](evidence(SMALL)) == []
+    assert fig7.compare(evidence(SMALL)) == []
 
 
 def test_fig7_says_what_it_shows():
-    text = MEANINGS["fig7"](evidence(MPNET, SMOLLM2))
+    text = fig7.meaning(evidence(MPNET, SMOLLM2))
     assert (
         "one head reaches 0.807 at D_K = 512 (95 %: 0.803 to 0.811) after 0.808 at 256, level, its last quarter"
         in text
@@ -313,38 +310,38 @@ def test_fig7_says_what_it_shows():
         in text
     )
     best = with_cells(MPNET, {(8, 64): seeds_around(0.9)})
-    assert "8 heads at D_K = 64 are the best, 0.9, not too many" in MEANINGS["fig7"](evidence(best))
-    assert "none of its runs collapses" in MEANINGS["fig7"](evidence(NEVER_COLLAPSES))
+    assert "8 heads at D_K = 64 are the best, 0.9, not too many" in fig7.meaning(evidence(best))
+    assert "none of its runs collapses" in fig7.meaning(evidence(NEVER_COLLAPSES))
     nothing = Block({(1, 64): (0.0, 0.01), (2, 64): (0.0, 0.0)})
-    assert "all 2 runs with one head end below 0.05" in MEANINGS["fig7"](evidence(nothing))
+    assert "all 2 runs with one head end below 0.05" in fig7.meaning(evidence(nothing))
 
 
 def test_what_the_second_head_gives_follows_from_the_controls():
-    text = MEANINGS["block"](WHOLE)
+    text = block.meaning(WHOLE)
     assert "“second value path” closes 89 % (from 80 % to 99 %)" in text
     assert "95 % of its errors answer s at 512" in text
     assert "mainly a way to take s out of the answer" in text
     assert "2 of 3 with rows × 1.35 on mpnet-base (3 of 7 unscaled)" in text
     useless = Block({(1, 512): (0.46, 0.46)}, control="two-values")
-    capacity = MEANINGS["block"](evidence(replace(MPNET, to_s=0.0), useless))
+    capacity = block.meaning(evidence(replace(MPNET, to_s=0.0), useless))
     assert "is not a way to take s out of the answer" in capacity
     some = Block({(1, 512): (0.75, 0.75)}, control="two-values")
-    assert "a part of what the second head gives" in MEANINGS["block"](
+    assert "a part of what the second head gives" in block.meaning(
         evidence(replace(MPNET, to_s=0.0), some)
     )
     even = Block({(1, 64): (0.9, 0.91), (2, 64): (0.91, 0.9)})
-    assert "no gap for a control to close" in MEANINGS["block"](evidence(even))
+    assert "no gap for a control to close" in block.meaning(evidence(even))
 
 
 # The report
 
 
 def test_without_runs_the_figures_say_so():
-    for name in ("fig7", "block"):
+    for module in (fig7, block):
         with pytest.raises(InputError, match="nothing to draw"):
-            getattr(charts, name)(NOTHING)
-        assert "not part of this reproduction" in MEANINGS[name](NOTHING)
-        assert getattr(tables, name)(NOTHING).empty
+            module.draw(NOTHING)
+        assert "not part of this reproduction" in module.meaning(NOTHING)
+        assert module.table(NOTHING).empty
 
 
 def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
@@ -404,10 +401,10 @@ def blocks(draw) -> Block:
 )
 def test_any_runs_are_told(parts):
     found = evidence(*parts)
-    texts = [MEANINGS[name](found) for name in ("fig7", "block")]
-    texts += [f"{row.ours} {row.difference}" for row in COMPARISONS["fig7"](found)]
+    texts = [fig7.meaning(found), block.meaning(found)]
+    texts += [f"{row.ours} {row.difference}" for row in fig7.compare(found)]
     texts += [claim(found).number for claim in (block_advantage, block_saturation)]
-    texts += [tables.fig7(found).to_csv(), tables.block(found).to_csv()]
+    texts += [fig7.table(found).to_csv(), block.table(found).to_csv()]
     for text in texts:
         assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b", text), text
     for panel in panels(found):

@@ -15,7 +15,7 @@ from headcount.analysis.curves import curves
 from headcount.analysis.laws import budget_fit, regular_fit
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.report import charts
+from headcount.report.figures import FIGURES
 from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import BLOCK, World
 
@@ -29,9 +29,9 @@ GRIDS = {  # variant, points, degrees
     "value": ("value", [(64, 16), (64, 32)], [1]),
     "linear": ("sum", [(64, 16), (128, 32)], [1]),
 }
-ALL = pytest.mark.parametrize(
-    "name", [name for name in charts.__all__ if name != "frontier"]
-)  # drawn from a table
+DRAW = {figure.id: figure.draw for figure in FIGURES if figure.draw}
+# The frontier is drawn from a shipped table, not from the evidence: see test_frontier.py.
+ALL = pytest.mark.parametrize("name", [name for name in DRAW if name != "frontier"])
 
 
 def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.DataFrame:
@@ -106,7 +106,7 @@ _DRAWN: dict[
 def _spec(name: str, evidence: Evidence, **signals: int) -> dict:
     key = (name, id(evidence))
     if key not in _DRAWN:
-        _DRAWN[key] = (evidence, getattr(charts, name)(evidence).to_dict())
+        _DRAWN[key] = (evidence, DRAW[name](evidence).to_dict())
     spec = deepcopy(_DRAWN[key][1])
     for param in spec["params"]:
         param["value"] = signals.get(param["name"])
@@ -174,7 +174,7 @@ def test_nothing_to_draw_is_one_sentence(name, full):
         for part in ("curves", "thresholds", "by_heads", "ceilings")
     }
     with pytest.raises(InputError, match="nothing to draw"):
-        getattr(charts, name)(Evidence(**frames))
+        DRAW[name](Evidence(**frames))
 
 
 def test_curves_do_not_need_thresholds(full):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.report.claims import claims
-from headcount.report.claims.judge import Check, verdict
+from headcount.report.figures import claims
+from headcount.report.figures.base import Check, verdict
 from tests.made_evidence import (
     BEST_HEADS,
     CEILINGS,

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.paper import data as paper
-from headcount.report.claims import claims
-from headcount.report.comparisons import COMPARISONS
-from headcount.report.meanings import MEANINGS
-from headcount.report.readings.paper_widths import paper_widths
-from headcount.report.tables import table1, table2
-from headcount.report.words import num, percent
+from headcount.report.figures import FIGURES, claims
+from headcount.report.figures.table1 import paper_widths
+from headcount.report.figures.table1 import table as table1
+from headcount.report.figures.table2 import table as table2
+from headcount.report.formatting import num, percent
 from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import (
     CEILINGS,
@@ -31,26 +30,15 @@ from tests.made_evidence import (
     with_needs,
 )
 
-IDS = [
-    "fig1",
-    "fig2",
-    "fig3",
-    "fig4",
-    "fig5",
-    "fig6",
-    "fig7",
-    "fig8",
-    "fig9",
-    "fig10",
-    "fig11",
-    "fig12",
-    "fig13",
-]
+IDS = [f"fig{number}" for number in range(1, 14)]
 IDS += ["table1", "table2", "linear", "block", "bounds", "frontier"]
+COMPARE = {figure.id: figure.compare for figure in FIGURES}
+MEANING = {figure.id: figure.meaning for figure in FIGURES}
 
 
-def test_registries_have_every_figure_and_the_figures_of_claims_exist():
-    assert sorted(COMPARISONS) == sorted(MEANINGS) == sorted(IDS)
+def test_every_figure_is_listed_and_the_figures_of_claims_exist():
+    assert [figure.id for figure in FIGURES] == IDS
+    assert all(figure.draw or figure.table for figure in FIGURES)
     assert {figure for claim in claims(NOTHING) for figure in claim.figures} <= set(IDS)
 
 
@@ -59,7 +47,7 @@ def test_registries_have_every_figure_and_the_figures_of_claims_exist():
 )
 @pytest.mark.parametrize("name", IDS)
 def test_a_meaning_has_two_sentences(name, evidence):
-    text = MEANINGS[name](evidence)
+    text = MEANING[name](evidence)
     assert len(re.findall(r"[.!?](?=\s[A-Zh]|$)", text)) == 2, text
     assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b|  ", text), text
 
@@ -72,7 +60,7 @@ def test_comparisons_hold_the_papers_numbers(evidence):
         "Section 1; Appendix A.3",
         "Section 3, remark",
     }
-    for compare in COMPARISONS.values():
+    for compare in COMPARE.values():
         for row in compare(evidence):
             assert row.place in known
             assert not re.search(
@@ -84,14 +72,14 @@ def test_comparisons_hold_the_papers_numbers(evidence):
 def test_no_evidence_has_no_comparison_and_no_verdict():
     assert {claim.verdict for claim in claims(NOTHING)} == {"not measured"}
     assert {claim.number for claim in claims(NOTHING)} == {"no runs for it"}
-    assert [name for name, compare in COMPARISONS.items() if compare(NOTHING)] == ["table2"]
+    assert [name for name, compare in COMPARE.items() if compare(NOTHING)] == ["table2"]
     assert set(table1(NOTHING)["d_k* (ours)"]) == {"–"}
 
 
 def rows_of(name: str, world: World = WORLD) -> dict[str, tuple[str, str, bool | None]]:
     return {
         row.what: (row.paper, row.difference, row.overlap)
-        for row in COMPARISONS[name](world.evidence())
+        for row in COMPARE[name](world.evidence())
     }
 
 
@@ -122,8 +110,8 @@ def test_the_papers_points_stay_named_when_one_head_passes_there():
         "(m, d_model) where one head does not reach 0.99 within the scanned D_K"
     ]
     assert row == ("(512, 64), (256, 32)", "differs", None)
-    assert "Unlike in the paper" in MEANINGS["fig1"](changed.evidence())
-    assert "As in the paper" in MEANINGS["fig1"](WORLD.evidence())
+    assert "Unlike in the paper" in MEANING["fig1"](changed.evidence())
+    assert "As in the paper" in MEANING["fig1"](WORLD.evidence())
 
 
 def with_ends(world: World, grid: str, **ends: int) -> Evidence:
@@ -137,12 +125,12 @@ def with_ends(world: World, grid: str, **ends: int) -> Evidence:
 
 def test_a_number_of_two_intervals_has_no_95_percent_interval():
     wide = with_ends(WORLD, "diagonal", optimistic=-8, conservative=8)
-    growth = COMPARISONS["fig4"](wide)[0]
+    growth = COMPARE["fig4"](wide)[0]
     assert growth.overlap is None
     assert growth.ours.startswith(
         "× 1.33 (the two intervals allow 1.1 to 1.62; 4 points; Table 2: 20,000 steps"
     )
-    widths = COMPARISONS["table1"](with_ends(WORLD, "base", optimistic=-4, conservative=4))[:12]
+    widths = COMPARE["table1"](with_ends(WORLD, "base", optimistic=-4, conservative=4))[:12]
     assert {row.overlap for row in widths} == {None}
     assert not any("95 %" in row.ours for row in [growth, *widths])
 
@@ -154,7 +142,7 @@ def test_a_number_of_two_intervals_has_no_95_percent_interval():
 def test_the_pace_of_growth_is_that_of_its_range(factor, more, pace):
     """With D_K* of the largest m changed by a factor."""
     changed = WORLD.map("diagonal", lambda p: scaled(factor)(p) if p.items == 4096 else p)
-    text = MEANINGS["fig4"](with_ends(changed, "diagonal", optimistic=-more, conservative=more))
+    text = MEANING["fig4"](with_ends(changed, "diagonal", optimistic=-more, conservative=more))
     assert f"), {pace}" in text
     assert "20,000 steps up to m = 512" in text
 
@@ -164,26 +152,26 @@ def test_tied_head_counts_are_as_good_as_the_best():
     two = {heads: [0.9, 0.5, 0.3, 0.2 if heads == 2 else 0.205] for heads in (1, 2, 4, 16)}
     tied = replace(WORLD, errors={16: ERRORS[16], 32: two})
     assert rows_of("fig6", tied)[best][1] == "same"
-    assert "2 heads, tied with 1, 4 and 16 (paper: 4, 8)" in MEANINGS["fig6"](tied.evidence())
-    assert "both as in the paper" in MEANINGS["fig6"](tied.evidence())
+    assert "2 heads, tied with 1, 4 and 16 (paper: 4, 8)" in MEANING["fig6"](tied.evidence())
+    assert "both as in the paper" in MEANING["fig6"](tied.evidence())
     behind = replace(tied, errors=tied.errors | {32: two | {1: [0.9, 0.5, 0.4, 0.3]}})
-    assert 'only that one head is "competitive" differs' in MEANINGS["fig6"](behind.evidence())
+    assert 'only that one head is "competitive" differs' in MEANING["fig6"](behind.evidence())
     apart = replace(tied, errors=tied.errors | {32: two | {2: [0.9, 0.5, 0.3, 0.1]}})
     assert rows_of("fig6", apart)[best][1] == "differs"
-    assert "only the best head counts differ" in MEANINGS["fig6"](apart.evidence())
+    assert "only the best head counts differ" in MEANING["fig6"](apart.evidence())
 
 
 def test_bounds_tell_the_papers_construction_from_ours():
-    (row,) = COMPARISONS["bounds"](WORLD.evidence())
+    (row,) = COMPARE["bounds"](WORLD.evidence())
     assert row.difference == "same"
     trivial = (CEILINGS[0], (64, 16, 1, "construction", "as printed", None), (*CEILINGS[2][:5], 64))
     changed = replace(WORLD, ceilings=trivial).evidence()
-    (row,) = COMPARISONS["bounds"](changed)
+    (row,) = COMPARE["bounds"](changed)
     assert row.difference == "–"
     assert row.ours.endswith("64 (pseudo-inverse, one head an edge); as printed: not exact")
     assert (
         "is one head an edge at 1; the paper's construction as printed is exact at 0 of 1 point."
-        in MEANINGS["bounds"](changed)
+        in MEANING["bounds"](changed)
     )
 
 
@@ -253,8 +241,8 @@ def test_any_evidence_is_judged(found, with_value):
         assert (claim.verdict == "not measured") or any(letter.isdigit() for letter in claim.number)
         assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b", claim.number), claim.number
     for name in IDS:
-        COMPARISONS[name](evidence)
-        assert MEANINGS[name](evidence).endswith(".")
+        COMPARE[name](evidence)
+        assert MEANING[name](evidence).endswith(".")
     table1(evidence)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headcount.report.claims import claims
+from headcount.report.figures import claims
 
 from .measured import measured_evidence
 

@@ -14,10 +14,10 @@ import pytest
 import vl_convert
 
 from headcount.errors import InputError, NoSolution
-from headcount.report import charts
 from headcount.report.figures import chosen_figures
+from headcount.report.figures.frontier import draw_frontier
+from headcount.report.formatting import num
 from headcount.report.page import write_report
-from headcount.report.words import num
 from headcount.reproduction import frontier as module
 from headcount.reproduction.frontier import (
     FrontierPoint,
@@ -212,7 +212,7 @@ def test_the_command_refuses(command, words, message):
 
 
 def _spec(table: pd.DataFrame) -> dict:
-    return charts.frontier(table).to_dict()
+    return draw_frontier(table).to_dict()
 
 
 def _rows(spec: dict) -> pd.DataFrame:
@@ -244,7 +244,7 @@ def test_the_chart_needs_no_trained_or_constructed_values():
     assert set(_rows(_spec(alone))["name"]) == {"compiled", "largest lower bound"}
     for nothing in (alone.iloc[:0], alone.assign(budget=gone)):
         with pytest.raises(InputError, match="nothing to draw"):
-            charts.frontier(nothing)
+            draw_frontier(nothing)
 
 
 def test_the_report_shows_it_beside_the_papers_results_alone(tmp_path):

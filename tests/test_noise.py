@@ -18,8 +18,8 @@ from headcount import InputError, gaussian_embeddings
 from headcount.cli import audit
 from headcount.constructions.template import Matching, Signatures, fill, inverter, split_sources
 from headcount.problem.makers import permutation_graph
+from headcount.report.chart_files import save_chart
 from headcount.report.noise_chart import draw_noise, gaps_by_budget, n3_by_block
-from headcount.report.score_matrix import save_chart
 from headcount.theory import noise
 
 

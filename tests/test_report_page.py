@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from headcount.errors import InputError
-from headcount.report.figure import Figure
-from headcount.report.figure_files import write_figure
+from headcount.report.chart_files import write_chart
+from headcount.report.figures.base import Figure
 from headcount.report.page import write_report
 from tests.small_report import (
     NASTY,
@@ -218,7 +218,7 @@ def test_formats_can_be_chosen(tmp_path):
     assert [path.name for path in paths] == ["report.html", "bars.png"]
     assert Page(paths[0].read_text(encoding="utf-8")).all("img", "src") == ["figures/bars.png"]
     with pytest.raises(InputError, match="no format gif for a figure; choose from png, svg, pdf"):
-        write_figure({}, tmp_path / "bars", ["gif"])
+        write_chart({}, tmp_path / "bars", ["gif"])
 
 
 def test_what_cannot_be_drawn_says_why(tmp_path):

@@ -160,8 +160,8 @@ def _measure_noise(items: int, d_model: int, heads: int, key_dim: int, seed: int
 
 
 def _draw(items: int, d_model: int, seed: int, out: Path) -> None:
+    from headcount.report.chart_files import save_chart
     from headcount.report.noise_chart import draw_noise, gaps_by_budget, n3_by_block
-    from headcount.report.score_matrix import save_chart
 
     share = _usual_heads(items, d_model)
     heads = sorted({1, max(share // 4, 1), max(share // 2, 1), share, min(2 * share, items)})

@@ -146,10 +146,10 @@ def _tell_known(asked: list[FrontierPoint], time_limit: float, out: Path) -> Non
 
 
 def _draw(rows: pd.DataFrame, path: Path) -> None:
-    from headcount.report.charts import frontier as chart
-    from headcount.report.figure_files import specification, write_figure
+    from headcount.report.chart_files import specification, write_chart
+    from headcount.report.figures.frontier import draw_frontier
 
-    write_figure(specification(chart(rows)), path.with_suffix(""), [path.suffix[1:]])
+    write_chart(specification(draw_frontier(rows)), path.with_suffix(""), [path.suffix[1:]])
 
 
 def _show(table: pd.DataFrame, json: bool, out: Path | None, chart: Path | None) -> None:

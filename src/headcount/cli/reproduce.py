@@ -15,7 +15,7 @@ from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
-    from headcount.report.figure import Claim
+    from headcount.report.figures.base import Claim
 
 
 class PresetOption(StrEnum):
@@ -99,8 +99,7 @@ def report(
       headcount report
       headcount report results/quick --only fig3
     """
-    from headcount.report.claims import claims
-    from headcount.report.figures import chosen_figures
+    from headcount.report.figures import chosen_figures, claims
     from headcount.report.page import write_report
     from headcount.reproduction.results_folder import ResultsFolder, writable
     from headcount.reproduction.shipped import MEASURED

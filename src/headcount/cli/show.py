@@ -67,7 +67,8 @@ def show(
 
 
 def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
-    from headcount.report.score_matrix import draw_scores, save_chart, score_matrix
+    from headcount.report.chart_files import save_chart
+    from headcount.report.score_matrix import draw_scores, score_matrix
 
     loaded, read, rows = read_all(weights, graph, table, key)
     heads = f"{loaded.heads} head{'s' if loaded.heads > 1 else ''}"

@@ -28,7 +28,8 @@ def tour(
     from headcount.problem.embeddings import one_hot_embeddings
     from headcount.problem.makers import permutation_graph
     from headcount.problem.tables import save_embeddings
-    from headcount.report.score_matrix import draw_scores, save_chart, score_matrix
+    from headcount.report.chart_files import save_chart
+    from headcount.report.score_matrix import draw_scores, score_matrix
     from headcount.report.tour_page import write_tour_page
 
     graph, table = permutation_graph(items, seed), one_hot_embeddings(items)

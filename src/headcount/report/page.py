@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
 import jinja2
-import numpy as np
 import pandas as pd
 import vl_convert
 from markupsafe import Markup
@@ -22,8 +19,9 @@ from markupsafe import Markup
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
-from headcount.report.figure import Claim, Comparison, Figure, Verdict
-from headcount.report.figure_files import FORMATS, specification, vega_lite_version, write_figure
+from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
+from headcount.report.figures.base import Claim, Figure, Verdict
+from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
 from headcount.reproduction.evidence import Evidence
 
 _ASSETS = Path(__file__).with_name("assets")
@@ -35,24 +33,6 @@ _FILTERS = (
     ("h", "h", "heads"),
 )  # signal, label, column
 _FRAMES = ("curves", "thresholds", "by_heads")
-_NUMBER = re.compile(r"–?|[−+-]?[\d,.]+( ?%)?")  # or a dash, or nothing
-_COMPARED = (
-    "what",
-    "the paper’s",
-    "ours",
-    "difference",
-    "in our 95 % interval",
-    "place in the paper",
-)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table as the page shows it: cells are texts, numbers stand to the right."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    numeric: list[bool]
 
 
 @dataclass(frozen=True)
@@ -68,8 +48,8 @@ class Section:
     spec: Markup | None = None
     height: int = 0  # pixels, so that the page keeps the room
     picture: str = ""  # shown where scripts are off
-    table: Grid | None = None
-    comparisons: Grid | None = None
+    table: PageTable | None = None
+    comparisons: PageTable | None = None
     files: Sequence[Path] = ()
 
     @property
@@ -126,7 +106,7 @@ def _section(
         section = replace(
             section,
             meaning=figure.meaning(evidence),
-            comparisons=_compared(figure.compare(evidence)),
+            comparisons=comparison_table(figure.compare(evidence)),
         )
         chart = figure.draw(evidence) if figure.draw else None
         table = figure.table(evidence) if figure.table else None
@@ -136,13 +116,13 @@ def _section(
         section = _with_chart(section, chart, folder, formats)
     if table is not None:
         path = _write_csv(table, folder / f"{figure.id}.csv")
-        section = replace(section, table=_grid(table), files=[*section.files, path])
+        section = replace(section, table=frame_table(table), files=[*section.files, path])
     return section
 
 
 def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[str]) -> Section:
     spec = specification(chart, section.label)
-    files, height = write_figure(spec, folder / section.id, formats)
+    files, height = write_chart(spec, folder / section.id, formats)
     shown = [name for name in ("svg", "png") if name in formats]
     picture = f"{_FOLDER}/{section.id}.{shown[0]}" if shown else ""
     return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
@@ -216,46 +196,7 @@ def _fact(name: str, value: Any) -> str:
         return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
     if name == "seconds" and isinstance(value, Real):
         return duration(float(value))
-    return _cell(value)
-
-
-def _compared(comparisons: Sequence[Comparison]) -> Grid | None:
-    if not comparisons:
-        return None
-    return _texts(
-        _COMPARED,
-        [[getattr(line, field.name) for field in fields(Comparison)] for line in comparisons],
-    )
-
-
-def _grid(table: pd.DataFrame) -> Grid:
-    return _texts(list(table.columns), list(table.itertuples(index=False, name=None)))
-
-
-def _texts(columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Grid:
-    cells = [[_cell(value) for value in row] for row in rows]
-    numeric = [
-        all(_NUMBER.fullmatch(text) for text in column) and any(text.strip("–") for text in column)
-        for column in zip(*cells, strict=True)
-    ]
-    return Grid([str(name) for name in columns], cells, numeric)
-
-
-def _cell(value: Any) -> str:
-    """A value as a reader writes it.
-
-    >>> [_cell(value) for value in (12_345, 0.123456, float("nan"), True, None, "a < b")]
-    ['12,345', '0.1235', '–', 'yes', '–', 'a < b']
-    """
-    if isinstance(value, str):
-        return value
-    if value is None or value is pd.NA or (isinstance(value, Real) and not isfinite(value)):
-        return "–"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, Integral):
-        return f"{int(value):,}"
-    return f"{float(value):.4g}" if isinstance(value, Real) else str(value)
+    return cell_text(value)
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -16,7 +14,6 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
-from headcount.files import replacing
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
@@ -28,7 +25,6 @@ _EDGE, _OTHER, _LINE = (
     "#0072B2",
     "#222222",
 )  # Okabe–Ito: told apart by all readers and in print
-_FORMATS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -127,17 +123,6 @@ def _distribution(matrix: ScoreMatrix) -> Any:
     return (bars + rule + label).properties(
         width=_SIDE, height=_SIDE, title="all pairs against the threshold"
     )
-
-
-def save_chart(chart: alt.HConcatChart, path: str | os.PathLike[str]) -> None:
-    """Write a chart as PNG, SVG or PDF, by the suffix."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in _FORMATS:
-        raise InputError(
-            f"{path}: charts are written as {', '.join(_FORMATS)}; choose one of these suffixes"
-        )
-    with replacing(path) as temporary:
-        chart.save(str(temporary), scale_factor=2 if suffix == ".png" else 1)
 
 
 def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:

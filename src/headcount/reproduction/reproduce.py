@@ -94,7 +94,7 @@ def reproduce(
             if report:
                 tell("drawing the report")
                 with entry.timed("report"):
-                    claims = _report_module("claims").claims(evidence)
+                    claims = _report_module("figures").claims(evidence)
                     write = _report_module("page").write_report
                     files = write(folder.path, evidence, figures, claims)
     return Reproduction(folder.path, evidence, claims, files, entry.trained, entry.seconds)

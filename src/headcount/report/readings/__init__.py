@@ -1,1 +1,1 @@
-"""Readings: what the runs say, read off the evidence once for claims, comparisons, sentences and tables."""
+"""Readings that several figures share: what the runs say, read off the evidence."""

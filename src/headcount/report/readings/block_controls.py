@@ -1,11 +1,11 @@
-"""What the second head of the transformer block does: one head with s barred, or with a second value path."""
+"""One head of the transformer block under a control: s barred, or a second value path."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
 
-from headcount.report.readings.block import Cell, Setting, settings
+from headcount.report.readings.block_runs import Cell, Setting, settings
 from headcount.reproduction.evidence import Evidence
 
 CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
@@ -57,12 +57,12 @@ class Control:
 def controls(evidence: Evidence) -> list[Control]:
     """Every control with one head, table by table: barred at the test first, which all plain runs have."""
     found = settings(evidence)
-    told = []
+    found_controls = []
     for plain in (setting for setting in found if setting.plain):
-        told.append(Control(AT_TEST, plain, plain.barred_at_test))
+        found_controls.append(Control(AT_TEST, plain, plain.barred_at_test))
         same = [setting for setting in found if setting.place == plain.place and not setting.plain]
-        told += [Control(_name(setting), plain, setting) for setting in same]
-    return [control for control in told if control.cells]
+        found_controls += [Control(_name(setting), plain, setting) for setting in same]
+    return [control for control in found_controls if control.cells]
 
 
 def most_controlled(found: list[Control]) -> list[Control]:

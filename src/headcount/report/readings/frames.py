@@ -1,4 +1,4 @@
-"""Parts of the evidence and numbers of the paper, in the shape that readings need."""
+"""Parts of the evidence, in the shape that readings need."""
 
 from __future__ import annotations
 
@@ -9,38 +9,7 @@ import pandas as pd
 
 from headcount.analysis.fits import LineFit
 from headcount.errors import InputError
-from headcount.paper import data as paper
-from headcount.report.words import paper_text
 from headcount.reproduction.evidence import Evidence
-
-
-def value(name: str) -> float:
-    """A number of the paper as a float."""
-    found = paper.number(name).value
-    assert isinstance(found, int | float)
-    return float(found)
-
-
-def pairs(name: str) -> tuple[tuple[int, int], ...]:
-    """A number of the paper that is a list of (m, d_model)."""
-    found = paper.number(name).value
-    assert isinstance(found, tuple)
-    return tuple((int(m), int(d)) for m, d in found)
-
-
-def whole(name: str) -> tuple[int, ...]:
-    """A number of the paper that is a list of whole numbers."""
-    found = paper.number(name).value
-    assert isinstance(found, tuple)
-    return tuple(int(item) for item in found)
-
-
-def said(name: str) -> str:
-    """A number of the paper as the report writes it."""
-    return paper_text(paper.number(name).value)
-
-
-LEVEL = value("protocol.level")
 
 
 def rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
@@ -65,6 +34,10 @@ def passing(evidence: Evidence, grid: str) -> pd.DataFrame:
     """The thresholds of a grid where some budget passed."""
     table = evidence.on(grid, "thresholds")
     return table.loc[table["central"].notna()]
+
+
+def law_points(evidence: Evidence, base_only: bool = False) -> pd.DataFrame:
+    return passing(evidence, "base") if base_only else evidence.law_points()
 
 
 def by_point(curves: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:

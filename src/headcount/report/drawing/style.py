@@ -1,0 +1,140 @@
+"""What all charts share: colours, shapes and dashes that survive grey printing, axes, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from headcount.errors import InputError
+from headcount.report.palette import COLOURS, DASHES, FONT, GREY, SHAPES
+
+FILTERS = {
+    "m": "items",
+    "d_model_": "d_model",
+    "h": "heads",
+}  # the page's signals and the columns that they select
+Layers = alt.LayerChart | alt.FacetChart
+Looks = dict[str, Any]  # channels by name: color, shape, strokeDash
+
+
+@dataclass(frozen=True)
+class ScaledAxis:
+    """A scale with its axis and title, to be laid along either side of a chart."""
+
+    title: str
+    scale: alt.Scale
+    axis: alt.Axis
+
+    def x(self, field: str) -> alt.X:
+        return alt.X(f"{field}:Q", scale=self.scale, axis=self.axis, title=self.title)
+
+    def y(self, field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", scale=self.scale, axis=self.axis, title=self.title)
+
+
+def log2_axis(
+    title: str,
+    padding: int = 10,
+    values: Sequence[int] = (),
+    ends: Sequence[float] = (),
+    ticks: int = 8,
+) -> ScaledAxis:
+    """Logarithmic, with ticks at powers of two or at `values`, over the data and `padding` pixels or between `ends`."""
+    place: Any = {"domain": list(ends)} if ends else {"padding": padding}
+    marks: Any = (
+        {"values": list(values), "tickCount": len(values)} if values else {"tickCount": ticks}
+    )
+    return ScaledAxis(
+        title, alt.Scale(type="log", base=2, nice=False, **place), alt.Axis(format="~r", **marks)
+    )
+
+
+def require_rows(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Give the frame back, or say in one sentence that there is nothing to draw."""
+    if frame.empty:
+        raise InputError(
+            f"there is nothing to draw, since the evidence has no {what}; reproduce its grid first"
+        )
+    return frame
+
+
+def series_looks(
+    field: str, values: Iterable[int], title: str, first: int = 1, legend: bool = True
+) -> Looks:
+    """Colour, shape and dash of each value, with one legend for the three.
+
+    The values are powers of two from `first` on, and each keeps its look in every chart. They are encoded as names,
+    since shapes have no order.
+    """
+    domain = sorted({int(value) for value in values})
+    places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]
+    # Without a stroke, which dashes would tear.
+    key = (
+        alt.Legend(
+            title=title,
+            orient="top",
+            columns=0,
+            titleOrient="left",
+            titleAnchor="middle",
+            symbolStrokeWidth=0,
+        )
+        if legend
+        else None
+    )
+    looks = {
+        "color": (alt.Color, COLOURS),
+        "shape": (alt.Shape, SHAPES),
+        "strokeDash": (alt.StrokeDash, DASHES),
+    }
+    return {
+        name: channel(
+            f"{field}:N",
+            scale=alt.Scale(domain=domain, range=[look[n] for n in places]),
+            legend=key,
+        )
+        for name, (channel, look) in looks.items()
+    }
+
+
+def tooltips(**shown: str) -> list[alt.Tooltip]:
+    """Tooltips by column: `mean="mean F1|.4f"` names it and gives its format."""
+    pairs = [(column, *text.partition("|")[::2]) for column, text in shown.items()]
+    return [
+        alt.Tooltip(f"{column}:Q", title=title, format=form)
+        if form
+        else alt.Tooltip(f"{column}:N", title=title)
+        for column, title, form in pairs
+    ]
+
+
+def styled(chart: Layers, frame: pd.DataFrame, title: str, subtitle: str = "") -> Layers:
+    """Add the title, the look, and the filters for the columns that the frame has."""
+    names = [name for name, column in FILTERS.items() if column in frame]
+    for name in names:
+        chart = chart.transform_filter(f"{name} == null || datum.{FILTERS[name]} == {name}")
+    chart = chart.add_params(*(alt.param(name=name, value=None) for name in names))
+    text = alt.TitleParams(
+        title,
+        subtitle=subtitle.split("\n"),
+        anchor="start",
+        fontSize=14,
+        subtitleFontSize=11,
+        subtitleColor=GREY,
+        offset=10,
+    )
+    return (
+        chart.properties(title=text)
+        .configure(font=FONT)
+        .configure_view(stroke="#bbbbbb")
+        .configure_axis(
+            gridColor="#ececec", labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal"
+        )
+        .configure_header(labelFontSize=12, labelFontWeight="bold", labelPadding=4)
+        .configure_legend(
+            labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal", symbolSize=70
+        )
+    )

@@ -1,0 +1,139 @@
+"""Figure 10: h* against the compression m/d_model."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+from headcount.analysis.fits import LineFit
+from headcount.analysis.laws import heads_fit
+from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged, near
+from headcount.report.figures.comparison_rows import number_row
+from headcount.report.figures.fit_rows import fit_rows, law_parts, slope_text
+from headcount.report.formatting import counted, interval_text, num, percent
+from headcount.report.readings.frames import fitted, law_points
+from headcount.report.readings.paper_numbers import paper_value, quoted
+from headcount.reproduction.evidence import Evidence
+
+ROUGHLY_LINEAR = 0.7  # R² of "approximately linear"; the paper's own is 0.824
+
+
+def heads_line(evidence: Evidence, *, base: bool = False) -> LineFit | None:
+    """h* against m/d_model (Fig. 10), on the base grid alone if asked."""
+    return fitted(heads_fit, law_points(evidence, base))
+
+
+def draw(evidence: Evidence) -> Any:
+    """Fig. 10: h* against compression λ = m/d_model, with our line and the paper's."""
+    import altair as alt
+
+    from headcount.report.drawing.law_lines import line_layer, our_line, paper_line
+    from headcount.report.drawing.style import ScaledAxis, series_looks, styled
+    from headcount.report.drawing.threshold_marks import (
+        HEADS_BARS,
+        HEADS_TITLE,
+        SIDE_STEP,
+        cross_note,
+        heads_layers,
+        largest_value,
+        threshold_points,
+    )
+
+    frame = threshold_points(evidence, "base", "extreme")
+    frame = frame.assign(compression=frame["items"] / frame["d_model"])
+    same: Any = frame.groupby("compression")["d_model"]
+    frame = frame.assign(shift=SIDE_STEP * (same.rank() - (same.transform("count") + 1) / 2))
+    table = evidence.law_points()
+    lines = [
+        *our_line("ours", "λ", [1, 0], lambda: heads_fit(table)),
+        paper_line("paper", "λ", [6, 3], "law.heads"),
+    ]
+    ends = (0.0, 1.06 * largest_value(frame, "compression"))
+    axis = alt.Axis(values=sorted(set(frame["compression"])))
+    x = ScaledAxis("compression λ = m/d_model", alt.Scale(domain=ends, nice=False), axis).x(
+        "compression"
+    )
+    top = 1.1 * largest_value(frame, "heads_high", 4)
+    y = ScaledAxis(HEADS_TITLE, alt.Scale(domain=[0, top], nice=False), alt.Axis(tickMinStep=1))
+    looks = series_looks("d_model", frame["d_model"], "d_model", first=16)
+    points = [
+        mark for shift in sorted(set(frame["shift"])) for mark in heads_layers(x, y, looks, shift)
+    ]
+    chart = alt.layer(line_layer(lines, ends, y), *points, data=frame).properties(
+        width=560, height=340
+    )
+    subtitle = f"{HEADS_BARS}; points of one λ side by side{cross_note(frame)}"
+    return styled(chart, frame, "Heads h* against compression", subtitle)
+
+
+def heads_law(evidence: Evidence) -> Claim:
+    """C4: judged by the fit of Fig. 10."""
+    fit = heads_line(evidence)
+    checks = [Check(None, "")]
+    if fit is not None and not isnan(fit.r_squared):
+        slope, intercept = paper_value("law.heads.slope"), paper_value("law.heads.intercept")
+        ends = fit.intercept_interval()
+        constant = (
+            f"intercept {num(fit.intercept)} (95 %: {interval_text(ends)}; paper {num(intercept)})"
+        )
+        checks = [
+            Check(
+                fit.slope_interval()[0] > 0 and fit.r_squared >= ROUGHLY_LINEAR,
+                f"R² {num(fit.r_squared)}",
+            ),
+            Check(near(fit.slope, slope, fit.slope_interval()), slope_text(fit, slope)),
+            Check(near(fit.intercept, intercept, ends), constant),
+        ]
+    return judged(
+        "C4",
+        "The head count at D_K* grows about linearly with compression: h* against m/d_model has slope "
+        f"{quoted('law.heads.slope')} and intercept {quoted('law.heads.intercept')} (R² {quoted('law.heads.r2')}).",
+        f"the fitted slope is positive by its 95 % interval and R² ≥ {ROUGHLY_LINEAR}; confirmed in full if slope and "
+        "intercept are within 15 %, or the paper's within our 95 % intervals.",
+        checks,
+        ("fig2", "fig10"),
+    )
+
+
+def compare(evidence: Evidence) -> list[Comparison]:
+    """The law of heads."""
+    compared = []
+    for base, _, text in law_parts((("heads", "all points"),), evidence):
+        line = heads_line(evidence, base=base)
+        if line is not None:
+            what = f"h* against m/d_model, {text}"
+            slope, r2 = fit_rows(line, what, "law.heads.slope", "law.heads.r2")
+            ends = line.intercept_interval()
+            compared += [
+                slope,
+                number_row("law.heads.intercept", f"{what}: intercept", line.intercept, ends),
+                r2,
+            ]
+    return compared
+
+
+def meaning(evidence: Evidence) -> str:
+    """The law of heads."""
+    line = heads_line(evidence)
+    if line is None:
+        return UNMEASURED
+    slope = paper_value("law.heads.slope")
+    start = (1 - line.intercept) / line.slope if line.slope > 0 else 0.0
+    ending = f"By this line one head is enough up to m/d_model of about {num(start, 2)}."
+    if start <= 0:
+        ending = "The line does not say up to which compression one head is enough."
+    return (
+        f"The best head count grows by {num(line.slope)} for each unit of m/d_model (paper: {quoted('law.heads.slope')}; "
+        f"{percent(line.slope, slope)}), with R² {num(line.r_squared)} over {counted(line.points, 'point')}. {ending}"
+    )
+
+
+FIGURE = Figure(
+    id="fig10",
+    title="Figure 10. Heads against compression",
+    grids=("base", "extreme"),
+    draw=draw,
+    compare=compare,
+    meaning=meaning,
+    claims=(heads_law,),
+)

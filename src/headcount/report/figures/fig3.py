@@ -1,0 +1,140 @@
+"""Figure 3: the capacity law, D_K* against m log₂ m/d_model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headcount.analysis.fits import LineFit
+from headcount.analysis.laws import budget_fit, feature
+from headcount.report.figures.base import (
+    LINEAR,
+    UNMEASURED,
+    Check,
+    Claim,
+    Comparison,
+    Figure,
+    judged,
+    near,
+)
+from headcount.report.figures.comparison_rows import finding_row
+from headcount.report.figures.fit_rows import fit_rows, law_parts, slope_text
+from headcount.report.formatting import counted, num, percent
+from headcount.report.readings.frames import fitted, law_points, passing
+from headcount.report.readings.paper_numbers import paper_value, quoted
+from headcount.reproduction.evidence import Evidence
+from headcount.theory.laws import BUDGET
+
+
+def budget_line(evidence: Evidence, *, wide: bool = False, base: bool = False) -> LineFit | None:
+    """D_K* against m log₂ m/d_model (Fig. 3), on the base grid alone if asked."""
+    return fitted(budget_fit, law_points(evidence, base), wide=wide)
+
+
+def draw(evidence: Evidence) -> Any:
+    """Fig. 3: D_K* against m log₂ m/d_model, with our lines through the origin and the paper's."""
+    from headcount.report.drawing.law_lines import against_law, our_line, paper_line
+    from headcount.report.drawing.style import series_looks, styled
+    from headcount.report.drawing.threshold_marks import BUDGET_BARS, arrow_note, threshold_points
+
+    frame = threshold_points(evidence, "base", "extreme")
+    # Points of like x differ in d_model, the smallest leftmost.
+    sides = dict(zip(sorted(set(frame["d_model"])), ("left", "below", "right"), strict=False))
+    frame = frame.assign(
+        x=feature(frame, BUDGET.form),
+        label=[
+            f"({items}, {d_model})"
+            for items, d_model in zip(frame["items"], frame["d_model"], strict=True)
+        ],
+        side=[sides.get(d_model, "right") for d_model in frame["d_model"]],
+    )
+    table = evidence.law_points()
+    without = "without d_model = 16, m > 64"
+    lines = [
+        *our_line("ours, all points", "x", [1, 0], lambda: budget_fit(table)),
+        *our_line(f"ours, {without}", "x", [7, 3], lambda: budget_fit(table, wide=True)),
+        paper_line("paper, all points", "x", [3, 3], "law.budget"),
+        paper_line(f"paper, {without}", "x", [8, 3, 2, 3], "law.wide"),
+    ]
+    looks = series_looks("d_model", frame["d_model"], "d_model", first=16, legend=False)
+    chart = against_law(frame, lines, looks, "x = m·log₂ m / d_model")
+    subtitle = f"labels: (m, d_model); {BUDGET_BARS}{arrow_note(frame)}"
+    return styled(chart, frame, "D_K* against the capacity law", subtitle)
+
+
+def budget_law(evidence: Evidence) -> Claim:
+    """C3: judged by the two fits of Fig. 3."""
+    fits = {"wide": budget_line(evidence, wide=True), "budget": budget_line(evidence)}
+    told = {"budget": "all points", "wide": "without d_model = 16, m > 64"}
+    checks = [] if all(fits.values()) else [Check(None, "")]
+    for name, fit in fits.items():
+        if fit is not None:
+            paper = paper_value(f"law.{name}.slope")
+            tight = near(fit.r_squared, paper_value(f"law.{name}.r2"))
+            checks.append(Check(fit.r_squared >= LINEAR if name == "wide" else tight, ""))
+            text = f"{told[name]}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
+            checks.append(Check(near(fit.slope, paper), text))
+    return judged(
+        "C3",
+        f"D_K* follows m log m/d_model: slope {quoted('law.budget.slope')} (R² {quoted('law.budget.r2')}) over all points, "
+        f"{quoted('law.wide.slope')} (R² {quoted('law.wide.r2')}) without the three points d_model = 16, m > 64. The "
+        "logarithm is read as log₂.",
+        "without the three points, which miss the theory's precondition, the line through the origin has "
+        f"R² ≥ {LINEAR}; confirmed in full if both slopes, and R² over all points, are within 15 % of the paper's.",
+        checks,
+        ("fig3", "fig8"),
+    )
+
+
+def compare(evidence: Evidence) -> list[Comparison]:
+    """The capacity law."""
+    compared = []
+    for base, part, text in law_parts(
+        (("budget", "all points"), ("wide", "without d_model = 16, m > 64")), evidence
+    ):
+        line = budget_line(evidence, wide=part == "wide", base=base)
+        if line is not None:
+            compared += fit_rows(
+                line,
+                f"D_K* against m log₂ m/d_model, {text}",
+                f"law.{part}.slope",
+                f"law.{part}.r2",
+            )
+    wide = budget_line(evidence, wide=True)
+    table = passing(evidence, "base")
+    narrow = table.loc[(table["d_model"] == 16) & (table["items"] > 64)]
+    if wide is not None and len(narrow):
+        x = feature(narrow, BUDGET.form)
+        above = int((narrow["central"].to_numpy(dtype=float) > wide.slope * x).sum())
+        compared.append(
+            finding_row(
+                "law.wide.above", above == len(narrow), f"{above} of {len(narrow)} lie above"
+            )
+        )
+    return compared
+
+
+def meaning(evidence: Evidence) -> str:
+    """The capacity law."""
+    line, wide = budget_line(evidence), budget_line(evidence, wide=True)
+    if line is None or wide is None:
+        return UNMEASURED
+    slope, narrow = paper_value("law.budget.slope"), paper_value("law.wide.slope")
+    agree = near(line.slope, slope) and near(wide.slope, narrow)
+    return (
+        f"Over {counted(line.points, 'point')} D_K* grows along m log₂ m/d_model with slope {num(line.slope)} (paper: "
+        f"{quoted('law.budget.slope')}) and R² {num(line.r_squared)}; without d_model = 16, m > 64 with slope "
+        f"{num(wide.slope)} (paper: {quoted('law.wide.slope')}) and R² {num(wide.r_squared)}. The differences in slope, "
+        f"{percent(line.slope, slope)} and {percent(wide.slope, narrow)}, are {'both' if agree else 'not both'} within "
+        "15 %."
+    )
+
+
+FIGURE = Figure(
+    id="fig3",
+    title="Figure 3. The capacity law",
+    grids=("base", "extreme"),
+    draw=draw,
+    compare=compare,
+    meaning=meaning,
+    claims=(budget_law,),
+)

@@ -1,0 +1,187 @@
+"""Figure 9: how sharply F1 rises with D_K at every base point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
+from headcount.report.figures.comparison_rows import finding_row, runs_row
+from headcount.report.formatting import counted, num, pairs_text
+from headcount.report.readings.few_heads import with_heads
+from headcount.report.readings.frames import curves_on, rows
+from headcount.report.readings.paper_numbers import LEVEL, paper_pairs
+from headcount.reproduction.evidence import Evidence
+
+NINE_IN_TEN = 3.0
+HIGH, HALF = 0.9, 0.5  # mean F1 at which the rise to 0.99 begins, by two readings
+NARROW = 2.0  # a rise is sharp where D_K at most doubles
+LEAST_BUDGETS = 4  # of a curve that shows a window
+
+
+@dataclass(frozen=True)
+class Window:
+    """How fast one head count rises to 0.99: the passing budget over the last budget below 0.9 and below 0.5."""
+
+    items: int
+    d_model: int
+    degree: int
+    heads: int
+    from_high: float | None
+    from_half: float | None  # None where every smaller budget tested is above
+
+
+def windows(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> list[Window]:
+    """The windows of these grids, for head counts that pass; permutations count once, on the base grid."""
+    curves: dict[tuple[int, int, int, int], list[tuple[int, float]]] = {}
+    for grid in grids:
+        names = ("items", "d_model", "degree", "heads", "budget", "mean")
+        for m, d, r, heads, budget, mean in rows(curves_on(evidence, grid), *names):
+            if grid == "base" or r > 1:
+                curves.setdefault((m, d, r, heads), []).append((budget, mean))
+    return [_window(key, curve) for key, curve in sorted(curves.items()) if _shows_window(curve)]
+
+
+def _shows_window(curve: list[tuple[int, float]]) -> bool:
+    """Whether it passes, with enough budgets to see where."""
+    return len(curve) >= LEAST_BUDGETS and any(mean >= LEVEL for _, mean in curve)
+
+
+def _window(key: tuple[int, int, int, int], curve: list[tuple[int, float]]) -> Window:
+    passed = min(budget for budget, mean in curve if mean >= LEVEL)
+    below = [(budget, mean) for budget, mean in curve if budget < passed]
+    last = [
+        max((budget for budget, mean in below if mean < level), default=None)
+        for level in (HIGH, HALF)
+    ]
+    high, half = (None if budget is None else passed / budget for budget in last)
+    return Window(*key, high, half)
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The windows of all curves together: upper bounds, since they end at tested budgets."""
+
+    curves: int
+    top: float  # median factor of D_K from the last F1 below 0.9 to 0.99
+    most: float  # the factor that nine in ten curves keep
+    whole: float | None  # median factor from the last F1 below 0.5
+    whole_curves: int
+
+    @property
+    def narrow_top(self) -> bool:
+        return self.top <= NARROW
+
+    @property
+    def narrow_whole(self) -> bool | None:
+        return None if self.whole is None else self.whole <= NARROW
+
+    @property
+    def text(self) -> str:
+        """What the factors are, with the number of curves."""
+        top = f"F1 goes from 0.9 to 0.99 while D_K grows at most × {num(self.top)} (median of {self.curves} curves; "
+        top += f"nine in ten at most × {num(self.most)})"
+        whole = (
+            ""
+            if self.whole is None
+            else f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+        )
+        return f"{top}{whole}, counted from the last tested D_K below that F1"
+
+
+def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise | None:
+    """How narrow the windows are; None where no curve shows one."""
+    found = windows(evidence, grids)
+    top = [window.from_high for window in found if window.from_high is not None]
+    whole_rise = [window.from_half for window in found if window.from_half is not None]
+    if not top:
+        return None
+    most = float(pd.Series(top).quantile(0.9))
+    return Rise(
+        len(top), median(top), most, median(whole_rise) if whole_rise else None, len(whole_rise)
+    )
+
+
+def draw(evidence: Evidence) -> Any:
+    """Fig. 9: the curves of every base point."""
+    from headcount.report.drawing.curve_panels import curve_panels, grid_curves
+
+    return curve_panels(
+        grid_curves(evidence, "base"), "F1–D_K curves of the base grid", columns=3, own_x=True
+    )
+
+
+def sharp_transition(evidence: Evidence) -> Claim:
+    """C1: judged by the factor of D_K between a low F1 and 0.99, by median over (m, d_model, r, h)."""
+    found = rise(evidence)
+    checks = [Check(None, "")]
+    if found is not None:
+        checks = [
+            Check(found.narrow_top, found.text),
+            Check(found.most <= NINE_IN_TEN, ""),
+            Check(found.narrow_whole, ""),
+        ]
+    return judged(
+        "C1",
+        "F1 rises sharply in a narrow window of D_K, at every m, d_model and h that reaches 0.99.",
+        "from the last tested D_K with F1 below 0.9 to the first with 0.99 D_K at most doubles (median), and at most "
+        "triples in nine of ten curves; confirmed in full if it also at most doubles from the last below 0.5 (median).",
+        checks,
+        ("fig1", "fig9", "fig11"),
+    )
+
+
+def compare(evidence: Evidence) -> list[Comparison]:
+    """One head at the points that the paper names, and how fast F1 rises."""
+    named = paper_pairs("single-head.fails")
+    found = {(few.items, few.d_model): few for few in with_heads(evidence, "base")}
+    seen = [point for point in named if point in found]
+    compared = []
+    if seen:
+        failed = [point for point in seen if found[point].fails]
+        missing = "" if len(seen) == len(named) else f"; measured: {pairs_text(seen)}"
+        compared.append(
+            finding_row("single-head.fails", failed == seen, f"{pairs_text(failed)}{missing}")
+        )
+    speed = rise(evidence, ["base"])
+    if speed is not None:
+        compared.append(
+            finding_row(
+                "transition.sharp", speed.narrow_top and speed.narrow_whole is True, speed.text
+            )
+        )
+    return compared + runs_row("fig-9.runs", curves_on(evidence, "base"))
+
+
+def meaning(evidence: Evidence) -> str:
+    """How fast F1 rises, and where one head fails."""
+    speed, found = rise(evidence, ["base"]), with_heads(evidence, "base")
+    if speed is None or not found:
+        return UNMEASURED
+    failed = [(few.items, few.d_model) for few in found if few.fails]
+    named = [point for point in paper_pairs("single-head.fails") if point in failed]
+    among = f", among them the paper's {pairs_text(named)}" if named else ""
+    rest = (
+        ", the whole of it is not shown to be"
+        if speed.narrow_top and speed.narrow_whole is False
+        else ""
+    )
+    return (
+        f"{speed.text}: the end of the rise is {'narrow' if speed.narrow_top else 'not narrow'}{rest}. One head never "
+        f"reaches 0.99 at {len(failed)} of {counted(len(found), 'point')}{among}."
+    )
+
+
+FIGURE = Figure(
+    id="fig9",
+    title="Figure 9. F1 against D_K",
+    grids=("base",),
+    draw=draw,
+    compare=compare,
+    meaning=meaning,
+    claims=(sharp_transition,),
+)

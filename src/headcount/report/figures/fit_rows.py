@@ -1,0 +1,37 @@
+"""A fitted line beside the paper's: rows of a comparison, and the text of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headcount.analysis.fits import LineFit
+from headcount.report.figures.base import Comparison
+from headcount.report.figures.comparison_rows import number_row
+from headcount.report.formatting import counted, interval_text, num, percent
+from headcount.report.readings.frames import passing
+from headcount.reproduction.evidence import Evidence
+
+
+def fit_rows(line: LineFit, what: str, slope: str, r2: str) -> list[Comparison]:
+    """Slope and R² of a fit."""
+    points = counted(line.points, "point")
+    return [
+        number_row(slope, f"{what}: slope", line.slope, line.slope_interval(), points),
+        number_row(r2, f"{what}: R²", line.r_squared, detail=points, relative=False),
+    ]
+
+
+def law_parts(parts: Sequence[tuple[str, str]], evidence: Evidence) -> list[tuple[bool, str, str]]:
+    """Each part over all points of the law, then over the base grid alone where that is less."""
+    found = [(False, name, text) for name, text in parts]
+    if len(evidence.law_points()) > len(passing(evidence, "base")):
+        found += [(True, name, f"{text} of the base grid") for name, text in parts]
+    return found
+
+
+def slope_text(fit: LineFit, paper: float) -> str:
+    """A slope beside the paper's."""
+    ends = interval_text(fit.slope_interval())
+    points = counted(fit.points, "point")
+    ours = f"slope {num(fit.slope)} (95 %: {ends}; {points})"
+    return f"{ours} against {num(paper)}, {percent(fit.slope, paper)}"

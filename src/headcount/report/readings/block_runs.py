@@ -1,0 +1,258 @@
+"""What the runs of the transformer block say (Section 7.3): accuracies, collapses, kinds of errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean
+
+import pandas as pd
+
+from headcount.analysis.curves import curves
+from headcount.report.readings.frames import rows
+from headcount.report.readings.paper_numbers import paper_value
+from headcount.reproduction.evidence import Evidence
+
+COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
+NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
+COMPRESSED = 8  # m/d_model of the paper's experiment
+RANDOM = "gaussian"  # the table that is not of tokens
+_KEY = ["table", "table_hash", "items", "length", "d_model", "control", "scale"]
+_PROTOCOL = ["steps", "batch", "learning_rate"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The seeds of one (h, D_K): their accuracies by seed (0 where a run diverged), the mean and its t-interval."""
+
+    heads: int
+    budget: int
+    mean: float
+    low: float | None  # None with one seed
+    high: float | None
+    seeds: dict[int, float]
+    runs: pd.DataFrame = field(repr=False, compare=False)
+
+    @property
+    def collapsed(self) -> int:
+        return sum(score < COLLAPSED for score in self.seeds.values())
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval, cut to what an accuracy can be."""
+        return (
+            None
+            if self.low is None or self.high is None
+            else (max(self.low, 0.0), min(self.high, 1.0))
+        )
+
+    @property
+    def near_perfect(self) -> bool:
+        return self.mean >= 1 - NEAR
+
+    @property
+    def late_gain(self) -> float | None:
+        """How much validation accuracy rises over the last quarter of training, by mean; None with too few checks."""
+        gains = []
+        for text, steps in rows(self.runs.loc[self.runs["diverged"].isna()], "history", "steps"):
+            course = json.loads(text)
+            before = [accuracy for step, accuracy in course if step <= 0.75 * steps]
+            gains += [course[-1][1] - before[-1]] if before else []
+        return fmean(gains) if gains else None
+
+    def answers(self, kind: str) -> float:
+        """The share of all final test answers that are of a kind: `correct`, `s`, `q`, `context`, `null`, `other`."""
+        return fmean(self.runs[f"answer_{kind}"])
+
+    @property
+    def errors_s(self) -> float | None:
+        """The share of wrong answers that are s, in the runs that did not collapse; None below one error in 100."""
+        learnt = self.runs.loc[self.runs["test"] >= COLLAPSED]
+        wrong = sum(1 - correct for correct in learnt["answer_correct"])
+        return sum(learnt["answer_s"]) / wrong if wrong >= 0.01 * len(learnt) > 0 else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ in heads, D_K and seed alone, scored by one column."""
+
+    table: str
+    items: int
+    length: int
+    d_model: int
+    control: str
+    scale: float
+    runs: pd.DataFrame = field(repr=False, compare=False)
+    metric: str = "test"
+
+    @property
+    def name(self) -> str:
+        """The table without the number of its rows."""
+        return re.sub(r"-top\d+$", "", self.table)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} (m = {self.items:,}, d_model = {self.d_model:,})"
+
+    @property
+    def short_title(self) -> str:
+        """The table with its d_model, for the head of a panel."""
+        return f"{self.name} ({self.d_model})"
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """What the settings of one table share."""
+        return self.table, self.items, self.length, self.d_model
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the paper's experiment, without a control; random rows have no length of their own."""
+        return self.control == "none" and (self.scale == 1 or self.table == RANDOM)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether a claim on token embeddings applies: those of the paper are compressed, and not random."""
+        return self.table != RANDOM and self.items >= COMPRESSED * self.d_model
+
+    @property
+    def steps(self) -> int:
+        return int(self.runs["steps"].iloc[0])
+
+    @property
+    def barred_at_test(self) -> Setting:
+        """The same runs where neither s nor q may be the answer, in the test alone."""
+        return replace(self, metric="barred_test")
+
+    @cached_property
+    def curve(self) -> pd.DataFrame:
+        """Mean and interval by heads and budget, as `analysis.curves` has them."""
+        return curves(self.runs.assign(variant="block", degree=1, value=self.runs[self.metric]))
+
+    @cached_property
+    def cells(self) -> dict[tuple[int, int], Cell]:
+        """By (h, D_K)."""
+        found = {}
+        for heads, budget, mean, low, high in rows(
+            self.curve, "heads", "budget", "mean", "low", "high"
+        ):
+            part = self.runs.loc[(self.runs["heads"] == heads) & (self.runs["budget"] == budget)]
+            seeds = {
+                seed: 0.0 if score is None or diverged is not None else score
+                for seed, score, diverged in rows(
+                    part.sort_values("seed"), "seed", self.metric, "diverged"
+                )
+            }
+            found[heads, budget] = Cell(heads, budget, mean, low, high, seeds, part)
+        return found
+
+    @property
+    def budgets(self) -> list[int]:
+        return sorted({budget for _, budget in self.cells})
+
+    def one(self, budget: int) -> Cell | None:
+        """One head."""
+        return self.cells.get((1, budget))
+
+    def several(self, budget: int) -> list[Cell]:
+        """Two heads and more."""
+        return [cell for (heads, at), cell in self.cells.items() if heads > 1 and at == budget]
+
+    def best(self, budget: int) -> Cell | None:
+        """The best of several heads."""
+        return max(self.several(budget), key=lambda cell: cell.mean, default=None)
+
+    def gap(self, budget: int) -> float | None:
+        """By how much the best of several heads is ahead of one; None where one of the two was not measured."""
+        one, best = self.one(budget), self.best(budget)
+        return None if one is None or best is None else best.mean - one.mean
+
+    def ahead(self, budget: int) -> bool:
+        """Whether the best of several heads is clearly ahead of one: the 95 % intervals are apart, or each of its seeds
+        beats each of one head's, and by much where there are fewer than four."""
+        one, best = self.one(budget), self.best(budget)
+        if one is None or best is None:
+            return False
+        gap = min(best.seeds.values()) - max(one.seeds.values())
+        few = min(len(one.seeds), len(best.seeds)) < 4
+        apart = one.high is not None and best.low is not None and best.low > one.high
+        return apart or gap >= NEAR or (gap > 0 and not few)
+
+    @property
+    def gaps(self) -> dict[int, float]:
+        """By budget."""
+        return {budget: gap for budget in self.budgets if (gap := self.gap(budget)) is not None}
+
+    def without_collapsed(self) -> Setting:
+        """The same without the runs that collapsed."""
+        kept = self.runs["diverged"].isna() & (self.runs[self.metric] >= COLLAPSED)
+        return replace(self, runs=self.runs.loc[kept])
+
+
+def settings(evidence: Evidence) -> list[Setting]:
+    """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, the controls,
+    and both with scaled rows.
+
+    Where a setting was run with several step limits, batches or learning rates, those of most of its runs count, and
+    of equals the longest.
+    """
+    if evidence.block.empty:
+        return []
+    keys = list(rows(evidence.block, *_KEY))
+    found = []
+    for place in dict.fromkeys(keys):
+        table, _, items, length, d_model, control, scale = place
+        runs = _one_protocol(evidence.block.loc[[key == place for key in keys]])
+        found.append(Setting(table, items, length, d_model, control, scale, runs))
+    return sorted(found, key=_order)
+
+
+def panels(evidence: Evidence) -> list[Setting]:
+    """The settings of Fig. 7, one for each table."""
+    return [setting for setting in settings(evidence) if setting.plain]
+
+
+def judged_panels(evidence: Evidence) -> list[Setting]:
+    """Those that the paper's claims are judged by: compressed token embeddings."""
+    return [panel for panel in panels(evidence) if panel.compressed]
+
+
+def block_command(evidence: Evidence) -> str:
+    """The command that made the runs; without runs the one that makes a small part of them."""
+    return str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+
+
+def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:
+    """How many runs collapsed, and of how many."""
+    found = list(cells)
+    return sum(cell.collapsed for cell in found), sum(len(cell.seeds) for cell in found)
+
+
+def partial_solution(panel: Setting) -> Cell | None:
+    """One head at the largest D_K without the runs that collapsed; None below the paper's D_K."""
+    cells = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
+    last = max(cells, key=lambda cell: cell.budget, default=None)
+    return (
+        last
+        if last is not None and last.budget >= paper_value("block.single-head.bimodal-from")
+        else None
+    )
+
+
+def _one_protocol(runs: pd.DataFrame) -> pd.DataFrame:
+    counts = runs.groupby(_PROTOCOL).size()
+    most = max(counts.index, key=lambda key: (counts[key], key))
+    return runs.loc[[key == most for key in rows(runs, *_PROTOCOL)]]
+
+
+def _order(setting: Setting) -> tuple[object, ...]:
+    return (
+        setting.table == RANDOM,
+        setting.items != paper_value("block.items"),
+        setting.d_model != paper_value("block.d-model"),
+        setting.place,
+        setting.scale,
+        ("none", "barred", "two-values").index(setting.control),
+    )

@@ -1,0 +1,90 @@
+"""Trained thresholds between the largest lower bound and the smallest construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headcount.report.readings.frames import passing, rows
+from headcount.reproduction.evidence import Evidence
+
+PRINTED = "as printed"  # the name of the paper's own construction
+UNDER_MAX = ("base", "diagonal", "extreme", "regular")  # the grids of the max-over-heads model
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """A threshold between what must be paid and what suffices."""
+
+    items: int
+    d_model: int
+    degree: int
+    budget: int
+    lower: tuple[int, str] | None  # the largest lower bound
+    upper: tuple[int, str] | None  # the smallest construction
+    tried: bool  # whether the construction as printed in the paper was
+    printed: int | None  # its D_K; None where it recognises the graph at none that was tried
+    one_each: bool  # whether the smallest construction is one head of width 1 an edge, which every graph has
+
+    @property
+    def above(self) -> bool:
+        return self.lower is None or self.lower[0] <= self.budget
+
+    @property
+    def below(self) -> bool:
+        return self.upper is None or self.budget <= self.upper[0]
+
+    @property
+    def text(self) -> str:
+        """The three numbers in their order, with the signs that hold."""
+        parts = [f"{self.budget:,}"]
+        if self.lower:
+            parts.insert(0, f"{self.lower[0]:,} ({self.lower[1]}) {'≤' if self.above else '>'}")
+        if self.upper:
+            name = f"{self.upper[1]}, one head an edge" if self.one_each else self.upper[1]
+            parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({name})")
+        own = (
+            f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}"
+            if self.tried
+            else ""
+        )
+        return f"{' '.join(parts)}{own}"
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether the construction as printed recognises the graph, with no less than the trained budget."""
+        return self.printed is not None and self.budget <= self.printed
+
+    @property
+    def name(self) -> str:
+        return f"({self.items}, {self.d_model})" + (
+            f", r = {self.degree}" if self.degree > 1 else ""
+        )
+
+
+def brackets(evidence: Evidence) -> list[Bracket]:
+    """Every threshold under max that has a bound or a construction beside it."""
+    if evidence.ceilings.empty:
+        return []
+    budgets: dict[tuple[int, int, int], int] = {}
+    for grid in UNDER_MAX:
+        for *point, budget in rows(
+            passing(evidence, grid), "items", "d_model", "degree", "central"
+        ):
+            budgets.setdefault((point[0], point[1], point[2]), budget)
+    found = []
+    for (m, d, r), budget in sorted(budgets.items()):
+        table = evidence.ceilings
+        here = table.loc[(table["items"] == m) & (table["d_model"] == d) & (table["degree"] == r)]
+        known = here.dropna(subset=["budget"])
+        lower, upper = (
+            known.loc[known["kind"] == kind].sort_values(["budget", "name"])
+            for kind in ("lower bound", "construction")
+        )
+        if len(known):
+            largest = next(rows(lower.tail(1), "budget", "name"), None)
+            smallest = next(rows(upper, "budget", "name"), None)
+            trivial = next(rows(upper, "heads", "key_dim"), None) == (m * r, 1)
+            printed = next(rows(upper.loc[upper["name"] == PRINTED], "budget"), (None,))[0]
+            tried = PRINTED in set(here["name"])
+            found.append(Bracket(m, d, r, budget, largest, smallest, tried, printed, trivial))
+    return found
