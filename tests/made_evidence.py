@@ -147,7 +147,7 @@ class World:
 def _split_of(
     items: int, d_model: int, degree: int, kind: str, budget: int | None
 ) -> tuple[int | None, int | None]:
-    """One head an edge where a construction has D_K = m', else one head."""
+    """One head per edge where a construction has D_K = m', else one head."""
     if kind != "construction" or budget is None:
         return None, None
     return (budget, 1) if budget == items * degree else (1, budget)

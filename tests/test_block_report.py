@@ -273,7 +273,7 @@ def test_claims_say_their_numbers():
         in number
     )
     assert (
-        "5 of 14 one-head runs from D_K = 256 on collapsed, and 0 of 84 with several heads"
+        "5 of 14 one-head runs from D_K = 256 up collapsed, and 0 of 84 with several heads"
         in number
     )
     assert "but on smollm2 (m = 512, d_model = 576)" in block_advantage(evidence(SMALL)).number
@@ -306,7 +306,7 @@ def test_fig7_says_what_it_shows():
     assert "0.985 with 2, 0.995 with 4 and 0.997 with 8 at 512, all near 1" in text
     assert "8 heads at D_K = 64 are too many, as in the paper: 0.62 against 0.76 with 4" in text
     assert (
-        "on smollm2-135m (m = 6,144, d_model = 576) at D_K = 512 one head has 0.788 besides 2 of 3 runs"
+        "on smollm2-135m (m = 6,144, d_model = 576) at D_K = 512 one head has 0.788 apart from 2 of 3 runs"
         in text
     )
     best = with_cells(MPNET, {(8, 64): seeds_around(0.9)})

@@ -15,7 +15,7 @@ from headcount.analysis.curves import curves
 from headcount.analysis.laws import budget_fit, regular_fit
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.errors import InputError
-from headcount.report.figures import FIGURES
+from headcount.report.figures import FIGURES, figure
 from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import BLOCK, World
 
@@ -140,6 +140,16 @@ def _marks(spec: dict, kind: str) -> int:
 def test_charts_are_drawn(name, which, request):
     spec = _spec(name, request.getfixturevalue(which))
     assert "<path" in vl_convert.vegalite_to_svg(spec)
+
+
+def test_a_figure_is_drawn_by_its_name(full):
+    drawn = figure("fig3", full)
+    assert drawn.to_dict()["datasets"] == _spec("fig3", full)["datasets"]
+    assert isinstance(figure("table1", full), pd.DataFrame)
+    shipped = _rows(figure("fig4").to_dict())  # from the results that are shipped with headcount
+    assert shipped["items"].tolist() == [128, 256, 512, 1024, 2048, 4096]
+    with pytest.raises(InputError, match=r"did you mean 'fig3'\?\); choose from fig1, fig2, .*table2"):
+        figure("figure3", full)
 
 
 @ALL

@@ -44,7 +44,7 @@ def errors_with(d_model: int, heads: int, values: list[float] | None) -> World:
 
 
 def printed(budget: int | None) -> World:
-    """The paper's own construction has this D_K, and ours is one head an edge."""
+    """The paper's own construction has this D_K, and ours is one head per edge."""
     rows = [(*CEILINGS[1][:5], budget), (*CEILINGS[2][:5], 64)]
     return replace(WORLD, ceilings=(CEILINGS[0], *rows))
 
@@ -220,7 +220,7 @@ def test_numbers_say_what_they_leave_out():
     assert "r = 32 lies below the line" in found
     found = number_of("C12", printed(None))
     assert "as printed is exact, in the d_k searched, at 0 of 1 point;" in found
-    assert "at 1 the trivial one, one head an edge" in found
+    assert "at 1 the trivial one, one head per edge" in found
     assert "trivial" not in number_of("C12", WORLD)
     one = WORLD.map(
         "linear", lambda p: p if p.items == 128 else replace(p, needs={1: None, 2: None})

@@ -168,9 +168,9 @@ def test_bounds_tell_the_papers_construction_from_ours():
     changed = replace(WORLD, ceilings=trivial).evidence()
     (row,) = COMPARE["bounds"](changed)
     assert row.difference == "–"
-    assert row.ours.endswith("64 (pseudo-inverse, one head an edge); as printed: not exact")
+    assert row.ours.endswith("64 (pseudo-inverse, one head per edge); as printed: not exact")
     assert (
-        "is one head an edge at 1; the paper's construction as printed is exact at 0 of 1 point."
+        "is one head per edge at 1; the paper's construction as printed is exact at 0 of 1 point."
         in MEANING["bounds"](changed)
     )
 

@@ -178,7 +178,7 @@ def test_specs_are_whole(page):
 def test_what_a_reader_asks_is_said(page):
     facts = dict(zip(page.texts["dt"], page.texts["dd"], strict=False))
     assert facts["runs"] == "12,345"
-    assert facts["time of training"] == "1.0 h"
+    assert facts["training time"] == "1.0 h"
     assert facts["versions"] == "numpy 2.4.6"
     assert "headcount reproduce --preset paper --only table1" in page.texts["code"]
     assert "Not measured by the preset “paper”." in page.texts["p"]

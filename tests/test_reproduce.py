@@ -317,7 +317,7 @@ def test_the_report_counts_the_runs_that_it_shows(reproduced):
     [
         (
             ("reproduce", "--only", "fig33"),
-            "'fig33' is no figure or table of the report; did you mean 'fig3'?",
+            "'fig33' is not a figure or table of the report (did you mean 'fig3'?)",
         ),
         (("reproduce", "--only", ","), "--only names nothing"),
         (("reproduce", "--out", "file"), "file: cannot be a folder"),

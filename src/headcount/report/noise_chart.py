@@ -20,14 +20,8 @@ from headcount.problem.makers import permutation_graph
 from headcount.shapes import Float
 from headcount.theory.noise import measure_n3
 
-_COLOURS = [
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-]  # Okabe–Ito: all readers tell them apart
+# Okabe–Ito, which readers with any colour vision can tell apart.
+_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 _LINE = "#222222"
 _LIMIT = "∞"
 Layers = alt.LayerChart | alt.FacetChart
@@ -38,8 +32,9 @@ def n3_by_block(
 ) -> pd.DataFrame:
     """The largest |N₃|/d_k at block sizes m, m/4, m/16, …, with the laws of its two parts.
 
-    `eq1` is Eq. (1), which describes the centred part, and `mean` the law of E[N₃ | X]; each times the median ratio
-    of its part's maximum to it (`eq1_constant`, `mean_constant`), since Eq. (1) leaves the constant open.
+    `eq1` is Eq. (1), which describes the centred part, and `mean` the law of E[N₃ | X]. Eq. (1)
+    leaves the constant open, so each law is scaled by the median ratio of its part's maximum to it
+    (`eq1_constant`, `mean_constant`).
     """
     if items < 16:
         raise InputError(f"{items} items leave too few block sizes to draw; choose at least 16")
@@ -64,10 +59,10 @@ def n3_by_block(
 def gaps_by_budget(
     items: int, d_model: int, heads: Sequence[int], budgets: Sequence[int], seed: int = 0
 ) -> pd.DataFrame:
-    """Construction II at equal D_K: (smallest edge score − largest non-edge score)/d_k for each head count.
+    """Construction II at equal D_K: (lowest edge score − highest non-edge score)/d_k by head count.
 
-    Where it is positive, some threshold recognises the graph. `budget` is infinite for the limit d_k → ∞, which
-    orthogonal signatures, as many columns as the block has edges, reach exactly.
+    Where the gap is positive, some threshold recognises the graph. `budget` is infinite for the
+    limit d_k → ∞, which orthogonal signatures, one column per edge of the block, reach exactly.
     """
     if not all(1 <= count <= min(items, *budgets) for count in heads):
         raise InputError(
@@ -84,18 +79,13 @@ def gaps_by_budget(
         for budget in budgets:
             width = budget // count
             weights = fill(table, matchings, Signatures(seed=seed), width, inverter("transpose"))
-            lines.append(
-                {
-                    "heads": count,
-                    "budget": float(budget),
-                    "gap": _gap(weights, graph, table) / width,
-                }
-            )
+            gap = _gap(weights, graph, table) / width
+            lines.append({"heads": count, "budget": float(budget), "gap": gap})
     return pd.DataFrame(lines).assign(items=items, d_model=d_model)
 
 
 def _gap(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> float:
-    """Smallest edge score less largest non-edge score, after the maximum over heads."""
+    """Smallest edge score minus largest non-edge score, after the maximum over heads."""
     found = verify(weights, graph, table)
     assert found.lowest_edge is not None
     assert found.highest_non_edge is not None  # a permutation of two items or more has both
@@ -103,14 +93,17 @@ def _gap(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"])
 
 
 def draw_noise(noise: pd.DataFrame, gaps: pd.DataFrame) -> alt.HConcatChart:
-    """Left: N₃ against Eq. (1), a panel for each d_model. Right: the gap against D_K, a line for each head count."""
+    """Left: N₃ against Eq. (1), one panel per d_model. Right: the gap against D_K by head count."""
     decades = _decades(noise["measured"].to_numpy())
     panels = [
         _draw_n3(noise.query("d_model == @d_model"), d_model, decades)
         for d_model in sorted(set(noise["d_model"]))
     ]
     left = alt.hconcat(*panels, spacing=20).resolve_scale(color="shared", strokeDash="shared")
-    title = f"Leakage noise of the compressive construction, {noise['items'].iloc[0]:,} items, Gaussian table"
+    title = (
+        f"Leakage noise of the compressive construction, {noise['items'].iloc[0]:,} items, "
+        "Gaussian table"
+    )
     return (
         alt.hconcat(left, _draw_gaps(gaps), spacing=50)
         .resolve_scale(color="independent", strokeDash="independent")
@@ -128,7 +121,7 @@ def _draw_n3(noise: pd.DataFrame, d_model: int, decades: list[float]) -> Layers:
         "block:Q",
         scale=alt.Scale(type="log", domain=[blocks[0] / 1.3, blocks[-1] * 1.3], nice=False),
         axis=alt.Axis(values=blocks, format=",d"),
-        title="block size B (edges a head)",
+        title="block size B (edges per head)",
     )
     y = alt.Y(
         "share:Q",

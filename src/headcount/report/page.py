@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing from outside, with the files of its figures beside it."""
+"""The report: one self-contained HTML page, and the files of its figures in a folder."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ from headcount.reproduction.evidence import Evidence
 _ASSETS = Path(__file__).with_name("assets")
 _FOLDER = "figures"
 _MARKS = {"confirmed": "✓", "partly": "◐", "not confirmed": "✗", "not measured": "–"}
-_FILTERS = (
-    ("m", "m", "items"),
-    ("d_model_", "d_model", "d_model"),
-    ("h", "h", "heads"),
-)  # signal, label, column
+# What a manifest knows, in the order of a reader's questions, and how the page names it.
+_FACTS = (
+    *("preset", "runs", "run_steps", "seconds", "engine", "device"),
+    *("machine", "date", "commit", "command", "versions"),
+)
+_FACT_NAMES = {"seconds": "training time", "run_steps": "run-steps"}
+# Signals of the charts, labels and columns of the filters.
+_FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))
 _FRAMES = ("curves", "thresholds", "by_heads")
 
 
@@ -46,7 +49,7 @@ class Section:
     missing: str = ""  # why there is nothing to show
     meaning: str = ""
     spec: Markup | None = None
-    height: int = 0  # pixels, so that the page keeps the room
+    height: int = 0  # pixels, reserved on the page until the chart is drawn
     picture: str = ""  # shown where scripts are off
     table: PageTable | None = None
     comparisons: PageTable | None = None
@@ -70,9 +73,9 @@ def write_report(
     claims: Sequence[Claim],
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """Write `out`/report.html and `out`/figures/, and give the paths of all files written, the page first.
+    """Write `out`/report.html and `out`/figures/; returns the files written, the page first.
 
-    A figure that the evidence has nothing for is named on the page with the reason.
+    A figure that the evidence has nothing for is listed on the page with the reason.
     """
     out = Path(out)
     folder = out / _FOLDER
@@ -140,15 +143,7 @@ def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Clai
         tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],
         marks=_MARKS,
         titles={section.id: section.title for section in sections},
-        choices=[
-            {
-                "signal": signal,
-                "label": label,
-                "column": column,
-                "options": _values(evidence, column),
-            }
-            for signal, label, column in _FILTERS
-        ],
+        choices=_choices(evidence),
         sections=sections,
     )
 
@@ -159,6 +154,14 @@ def _is_measured(figure: Figure, evidence: Evidence) -> bool:
     return not figure.grids or not found.isdisjoint(figure.grids)
 
 
+def _choices(evidence: Evidence) -> list[dict[str, Any]]:
+    """The filters with the values that were measured."""
+    return [
+        {"signal": signal, "label": label, "column": column, "options": _values(evidence, column)}
+        for signal, label, column in _FILTERS
+    ]
+
+
 def _values(evidence: Evidence, column: str) -> list[int]:
     frames = [getattr(evidence, name) for name in (*_FRAMES, "block")]
     return sorted(
@@ -167,28 +170,12 @@ def _values(evidence: Evidence, column: str) -> list[int]:
 
 
 def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
-    """Names and texts of what is known of the runs, in the order of a reader's questions."""
+    """Names and texts of what is known about the runs."""
     given = {**evidence.provenance, "Figure 7": dict(evidence.block_provenance)}
     known = {name: value for name, value in given.items() if value not in (None, "", {}, [])}
-    names = (
-        "preset",
-        "runs",
-        "run_steps",
-        "seconds",
-        "engine",
-        "device",
-        "machine",
-        "date",
-        "commit",
-        "command",
-        "versions",
-    )
-    shown = {"seconds": "time of training", "run_steps": "run-steps"}
-    order = [
-        *(name for name in names if name in known),
-        *(name for name in known if name not in names),
-    ]
-    return [(shown.get(name, name), _fact(name, known[name])) for name in order]
+    order = [name for name in _FACTS if name in known]
+    order += [name for name in known if name not in _FACTS]
+    return [(_FACT_NAMES.get(name, name), _fact(name, known[name])) for name in order]
 
 
 def _fact(name: str, value: Any) -> str:
@@ -206,14 +193,14 @@ def _write_csv(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that may stand inside <script>: without `<` nothing in it ends the element."""
+    """JSON that is safe inside <script>: without `<` nothing in it ends the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
 
 @cache
 def _bundle() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script, which leaves `vegaEmbed` behind."""
+    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
     return Markup(script.replace("</script", "<\\/script"))
 

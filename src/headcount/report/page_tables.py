@@ -22,7 +22,7 @@ _COMPARED = (
     "ours",
     "difference",
     "in our 95 % interval",
-    "place in the paper",
+    "where in the paper",
 )
 
 

@@ -20,11 +20,8 @@ from headcount.shapes import Float
 _SHOWN = 64  # rows and columns drawn at most
 _BINS = 40
 _SIDE = 380  # pixels
-_EDGE, _OTHER, _LINE = (
-    "#D55E00",
-    "#0072B2",
-    "#222222",
-)  # Okabe–Ito: told apart by all readers and in print
+# Okabe–Ito colours, which all readers can tell apart, in print too.
+_EDGE, _OTHER, _LINE = "#D55E00", "#0072B2", "#222222"
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,11 @@ class ScoreMatrix:
 def score_matrix(
     weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
 ) -> ScoreMatrix:
-    """Scores of the first sources against targets ordered so that edges lie on the diagonal where they can."""
+    """Scores of the first sources, with targets ordered to put edges on the diagonal."""
     if len(table) != graph.items:
         raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; give a table that fits"
+            f"the graph has {graph.items} items, the table {len(table)} rows; give a table that "
+            "fits"
         )
     shown = min(graph.items, _SHOWN)
     sources, targets = np.arange(shown), _diagonal_targets(graph, shown)
@@ -71,7 +69,7 @@ def score_matrix(
 
 
 def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
-    """Left: scores as colours, true edges ringed. Right: how many pairs score what, and where τ stands."""
+    """Left: scores as colours, true edges ringed. Right: the distribution of scores around τ."""
     return (
         alt.hconcat(_heat(matrix), _distribution(matrix), spacing=40)
         .resolve_scale(color="independent")
@@ -126,7 +124,7 @@ def _distribution(matrix: ScoreMatrix) -> Any:
 
 
 def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
-    """For each shown source its first target not yet used; the gaps are filled with unused items in order."""
+    """For each shown source its first unused target; gaps are filled with unused items."""
     order = np.full(shown, -1)
     used = np.zeros(graph.items, dtype=bool)
     for source in range(shown):
@@ -142,7 +140,8 @@ def _diagonal_targets(graph: Graph, shown: int) -> np.ndarray:
 def _histogram(
     weights: KeyQuery, graph: Graph, parts: Projections, sample: np.ndarray
 ) -> pd.DataFrame:
-    """Counts of all m² scores in equal bins, edges and non-edges apart, in two passes over the tiles."""
+    """Counts of all m² scores in equal bins, by kind of pair, in two passes over the tiles."""
+    # The first pass finds the range, so that the second can fill bins without keeping m² scores.
     low, high = weights.threshold, weights.threshold
     for _, _, tile in parts.tiles(torch.float64, 1024):
         low, high = min(low, float(tile.min())), max(high, float(tile.max()))
@@ -170,7 +169,7 @@ def _histogram(
 
 
 def _bin_bounds(low: float, high: float, sample: np.ndarray) -> np.ndarray:
-    """About `_BINS` equal bins; where scores lie on a grid, as integers do, each bin holds equally many grid points."""
+    """About `_BINS` equal bins; on a grid, as of integers, each holds equally many grid points."""
     width = (high - low) / _BINS or 1.0
     values = np.unique(sample)
     step = float(np.diff(values).min()) if 1 < values.size <= 200 else 0.0

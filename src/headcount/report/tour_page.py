@@ -10,13 +10,18 @@ from pathlib import Path
 from headcount.attention.recovery import Recovery
 from headcount.files import replacing
 
+_SHOWN = (
+    *("exact", "margin", "threshold", "budget", "heads", "key_dim"),
+    *("pairs", "false_positives", "false_negatives", "f1"),
+)
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>headcount: a tour</title>
 <style>
-  body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
+  body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; }}
+  body {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
   img {{ max-width: 100%; height: auto; }}
   td {{ padding: 0.15rem 1.5rem 0.15rem 0; vertical-align: top; }}
   pre {{ background: #f4f4f4; padding: 0.75rem; overflow-x: auto; }}
@@ -26,7 +31,7 @@ _PAGE = """<!doctype html>
 <img alt="score matrix and score distribution" src="data:image/png;base64,{image}">
 <h2>What verification found</h2>
 <table>{rows}</table>
-<h2>Once more, by hand</h2>
+<h2>Run it yourself</h2>
 <pre>headcount verify weights.safetensors graph.csv table.npy
 headcount show weights.safetensors graph.csv table.npy --scores scores.png</pre>
 </html>
@@ -36,28 +41,18 @@ headcount show weights.safetensors graph.csv table.npy --scores scores.png</pre>
 def write_tour_page(
     path: str | os.PathLike[str], found: Recovery, picture: Path, title: str
 ) -> None:
-    """A verdict, the picture, the figures of the Recovery, and the commands that give them again."""
+    """A verdict, the picture, what verification found, and the commands that repeat it."""
     verdict = (
-        "Every true edge scores above the threshold and no other pair does, so the weights are right in every context."
+        "Every true edge scores above the threshold and no other pair does, so the weights are "
+        "correct in every context."
         if found.exact
-        else f"{found.false_positives} pairs are wrongly above the threshold, {found.false_negatives} edges below it."
+        else f"{found.false_positives} pairs are wrongly above the threshold, "
+        f"and {found.false_negatives} edges are below it."
     )
     cells = found.as_dict()
-    shown = (
-        "exact",
-        "margin",
-        "threshold",
-        "budget",
-        "heads",
-        "key_dim",
-        "pairs",
-        "false_positives",
-        "false_negatives",
-        "f1",
-    )
     rows = "".join(
         f"<tr><td>{name.replace('_', ' ')}</td><td>{html.escape(str(cells[name]))}</td></tr>"
-        for name in shown
+        for name in _SHOWN
     )
     image = base64.b64encode(picture.read_bytes()).decode()
     with replacing(path) as temporary:

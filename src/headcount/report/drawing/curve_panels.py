@@ -13,17 +13,8 @@ from headcount.report.readings.paper_numbers import LEVEL
 from headcount.reproduction.evidence import Evidence
 
 _KEPT = [
-    "items",
-    "d_model",
-    "heads",
-    "key_dim",
-    "budget",
-    "mean",
-    "low",
-    "high",
-    "interval",
-    "runs",
-    "diverged",
+    *("items", "d_model", "heads", "key_dim", "budget"),
+    *("mean", "low", "high", "interval", "runs", "diverged"),
 ]
 POINT_COLUMNS = ["items", "d_model"]
 
@@ -48,9 +39,10 @@ def curve_panels(
     metric: str = "F1",
     own_x: bool = False,
 ) -> alt.TopLevelMixin:
-    """Curves with 95 % intervals, a line for each head count, in panels by `panel` in the order of the rows.
+    """Curves with 95 % intervals, one line per head count, in panels by the column `panel`.
 
-    A column `star` gives every panel an upright line there. With `own_x` each panel has its own range of D_K.
+    Panels keep the order of the rows. A column `star` gives every panel a vertical line there.
+    With `own_x` each panel has its own range of D_K.
     """
     frame = _drawn(curves)
     panels = list(dict.fromkeys(frame["panel"]))

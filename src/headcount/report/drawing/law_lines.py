@@ -84,7 +84,7 @@ def line_layer(lines: Sequence[Line], ends: tuple[float, float], y: ScaledAxis) 
 
 
 def against_law(frame: pd.DataFrame, lines: list[Line], looks: Looks, title: str) -> Layers:
-    """Points with intervals and labels on logarithmic axes, where lines through the origin are parallel."""
+    """Points with intervals and labels on log axes, where lines through the origin are parallel."""
     x = log2_axis(title, padding=30).x("x")
     y = log2_axis("smallest passing total key dimension D_K*", padding=20)
     ends = (0.8 * min(frame["x"]), 1.25 * max(frame["x"]))

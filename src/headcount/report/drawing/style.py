@@ -43,7 +43,10 @@ def log2_axis(
     ends: Sequence[float] = (),
     ticks: int = 8,
 ) -> ScaledAxis:
-    """Logarithmic, with ticks at powers of two or at `values`, over the data and `padding` pixels or between `ends`."""
+    """A logarithmic axis over the data and `padding` pixels, or between `ends`.
+
+    Its ticks are at powers of two, or at `values`.
+    """
     place: Any = {"domain": list(ends)} if ends else {"padding": padding}
     marks: Any = (
         {"values": list(values), "tickCount": len(values)} if values else {"tickCount": ticks}
@@ -67,8 +70,8 @@ def series_looks(
 ) -> Looks:
     """Colour, shape and dash of each value, with one legend for the three.
 
-    The values are powers of two from `first` on, and each keeps its look in every chart. They are encoded as names,
-    since shapes have no order.
+    The values are powers of two from `first` up, and each keeps its look in every chart. They are
+    encoded as names, since shapes have no order.
     """
     domain = sorted({int(value) for value in values})
     places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]

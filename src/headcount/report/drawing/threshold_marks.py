@@ -24,22 +24,14 @@ CROSS: dict[str, Any] = {
     "opacity": 1,
 }
 HEADS_TITLE = "heads h* at D_K*"
-HEADS_BARS = "bars: head counts not told from h* (App. A.2)"
+HEADS_BARS = "bars: head counts indistinguishable from h* (App. A.2)"
 BUDGET_BARS = "bars: optimistic … conservative (App. A.2)"
 SIDE_STEP = 9  # pixels between points that share a place
 _BUDGETS = ["central", "optimistic", "conservative"]
 _WHOLE = [*_BUDGETS, "heads", "heads_low", "heads_high", "key_dim"]
 _KEPT = [
-    "items",
-    "d_model",
-    "degree",
-    "heads",
-    "heads_low",
-    "heads_high",
-    "key_dim",
-    "central",
-    "mean",
-    "runs",
+    *("items", "d_model", "degree", "heads", "heads_low", "heads_high"),
+    *("key_dim", "central", "mean", "runs"),
 ]
 _SIDES = {  # of a label: align, baseline, dx, dy
     "left": ("right", "middle", -9, 0),
@@ -50,11 +42,11 @@ _SIDES = {  # of a label: align, baseline, dx, dy
 
 
 def threshold_points(evidence: Evidence, *grids: str) -> pd.DataFrame:
-    """D_K* and h* of every point of the grids, a row each; of a point in two grids the first is kept.
+    """D_K* and h*, one row per point of the grids; of a point in two grids the first is kept.
 
-    `low` … `high` is the interval of D_K*. Where no budget passed for sure, it ends at the largest tested one and
-    `open` is true; `central` and `heads` are missing where none passed on average. `place` is where to put a point:
-    D_K*, or the largest tested budget.
+    `low` … `high` is the interval of D_K*. Where no budget passed for certain, it ends at the
+    largest tested one and `open` is true; `central` and `heads` are missing where none passed on
+    average. `place` is where the point is drawn: at D_K*, or at the largest tested budget.
     """
     rows = pd.concat([evidence.on(grid, "thresholds") for grid in grids]).drop_duplicates(
         POINT, ignore_index=True
@@ -85,7 +77,7 @@ def threshold_points(evidence: Evidence, *grids: str) -> pd.DataFrame:
 
 
 def _largest_tested(evidence: Evidence, frame: pd.DataFrame) -> pd.Series:
-    """The largest budget of each point's curves, or of its own thresholds where it has no curves."""
+    """The largest budget of each point's curves; of its thresholds where it has no curves."""
     largest: dict[Any, float] = {
         key: max(rows["budget"]) for key, rows in evidence.curves.groupby(POINT)
     }
@@ -94,7 +86,10 @@ def _largest_tested(evidence: Evidence, frame: pd.DataFrame) -> pd.Series:
 
 
 def _written(lows: Iterable[float], ends: Iterable[str]) -> list[str]:
-    """Intervals in words: "16 … 18", "16 … > 40" where nothing passed for sure, "> 40" where nothing passed."""
+    """Intervals as text: "16 … 18", or "16 … > 40" where nothing passed for certain.
+
+    "> 40" stands for a point where nothing passed.
+    """
     texts = [
         end if np.isnan(low) else f"{low:.0f} … {end}" for low, end in zip(lows, ends, strict=True)
     ]
@@ -129,7 +124,7 @@ def threshold_tooltips() -> list[alt.Tooltip]:
 
 
 def budget_layers(x: alt.X, y: ScaledAxis, looks: Looks) -> list[alt.Chart]:
-    """D_K* with its interval; an arrow at the largest tested budget where nothing passed for sure."""
+    """D_K* with its interval; an arrow at the largest tested budget if none passed for certain."""
     base = alt.Chart().encode(x=x, color=looks["color"])
     rule = base.mark_rule(strokeWidth=1.5)
     arrow = base.transform_filter("datum.open").mark_point(**ARROW)
@@ -146,7 +141,7 @@ def budget_layers(x: alt.X, y: ScaledAxis, looks: Looks) -> list[alt.Chart]:
 def heads_layers(x: alt.X, y: ScaledAxis, looks: Looks, shift: float = 0) -> list[alt.Chart]:
     """h* with its interval; a cross at the top where no budget passed, so that there is no h*.
 
-    Only of the points whose `shift` this is: they are put so many pixels beside their place, so that all can be seen.
+    Draws only the points with this `shift`, so many pixels to the side: none hides another.
     """
     base = alt.Chart().transform_filter(f"datum.shift == {shift}").encode(x=x, color=looks["color"])
     passed, none = (
@@ -171,7 +166,7 @@ def heads_axis(frame: pd.DataFrame, *more: float) -> ScaledAxis:
 
 
 def labels(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """The `label` of a point on the `side` it names, with a white edge so that lines do not cross it."""
+    """The `label` of a point on its `side`, with a white edge so that lines do not cross it."""
     layers = []
     for side, (align, baseline, dx, dy) in _SIDES.items():
         base = (
@@ -192,7 +187,7 @@ def labels(x: alt.X, y: alt.Y) -> list[alt.Chart]:
 def arrow_note(frame: pd.DataFrame) -> str:
     """What arrows mean, where there are some."""
     return (
-        "\narrow: none passed for sure up to the largest tested D_K" if any(frame["open"]) else ""
+        "\narrow: no D_K up to the largest tested passed for certain" if any(frame["open"]) else ""
     )
 
 

@@ -94,7 +94,7 @@ def figure(name: str, evidence: Evidence | None = None) -> Any:
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """Judge every claim of the paper, C1 to C14. Each judge states its rule; none knows its verdict."""
+    """Judge every claim of the paper, C1 to C14; each states the rule that it is judged by."""
     found = [judge(evidence) for figure in FIGURES for judge in figure.claims]
     return sorted(found, key=lambda claim: int(claim.id.removeprefix("C")))
 

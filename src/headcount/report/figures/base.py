@@ -100,7 +100,7 @@ def judged(
 
 
 def near(ours: float, paper: float, interval: tuple[float, float] | None = None) -> bool:
-    """Whether ours is within 15 % of the paper's, or the paper's is in our interval if one is given.
+    """Whether ours is within 15 % of the paper's, or the paper's is in our interval.
 
     >>> near(1.3, 1.19), near(1.4, 1.19), near(1.4, 1.19, (1.1, 1.7))
     (True, False, True)

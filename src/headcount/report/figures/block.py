@@ -29,7 +29,7 @@ def draw(evidence: Evidence) -> Any:
 
 
 def table(evidence: Evidence) -> pd.DataFrame:
-    """One head under every control: the gap to several heads that is closed, and what its final answers are."""
+    """One head under every control: how much of the gap it closes, and what it answers."""
     found = controls(evidence)
     plain = {
         control.plain.title: Control("none", control.plain, control.plain) for control in found
@@ -73,8 +73,8 @@ def meaning(evidence: Evidence) -> str:
     parts = [_closing(control) for control in here if control.share is not None]
     if not parts:
         return (
-            f"On {first.title} several heads are nowhere clearly ahead of one, so there is no gap for a control to "
-            f"close. {_scaled(found)}"
+            f"On {first.title} several heads are nowhere clearly ahead of one, so there is no gap "
+            f"for a control to close. {_scaled(found)}"
         )
     budgets = list(here[0].closed)
     last = first.one(budgets[-1])
@@ -83,8 +83,9 @@ def meaning(evidence: Evidence) -> str:
         "" if share is None else f" ({share_text(share)} of its errors answer s at {budgets[-1]})"
     )
     return (
-        f"On {first.title} one head is behind several at D_K = {listed([str(at) for at in budgets])}{errors}, and of "
-        f"that gap {listed(parts)}: {_verdict(here)}. {_scaled(found)}"
+        f"On {first.title} one head is behind several at D_K = "
+        f"{listed([str(at) for at in budgets])}{errors}, and of that gap {listed(parts)}: "
+        f"{_verdict(here)}. {_scaled(found)}"
     )
 
 
@@ -97,13 +98,19 @@ def _closing(control: Control) -> str:
 
 
 def _verdict(here: list[Control]) -> str:
-    """What the second head gives, by the control that closes most: with s away, one head lacks capacity or nothing."""
+    """What the second head contributes, judged by the control that closes most of the gap."""
     most = max(control.share for control in here if control.share is not None)
     if most >= CLOSED:
-        return "what the second head gives here is mainly a way to take s out of the answer, not key–query capacity"
+        return (
+            "what the second head gives here is mainly a way to take s out of the answer, not "
+            "key–query capacity"
+        )
     if most <= OPEN:
         return "what the second head gives here is not a way to take s out of the answer"
-    return "a way to take s out of the answer is a part of what the second head gives here, not all of it"
+    return (
+        "a way to take s out of the answer is a part of what the second head gives here, not all "
+        "of it"
+    )
 
 
 def _scaled(found: list[Control]) -> str:
@@ -119,7 +126,8 @@ def _scaled(found: list[Control]) -> str:
             ]
             beside = "{} of {}".format(*collapse_counts(as_they_are))
             parts.append(
-                f"{collapsed} of {runs} with {control.name} on {control.plain.name} ({beside} unscaled)"
+                f"{collapsed} of {runs} with {control.name} on {control.plain.name} ({beside} "
+                "unscaled)"
             )
     if not parts:
         return "Scaled rows were not tried."

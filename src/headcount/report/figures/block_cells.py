@@ -21,7 +21,7 @@ CELL_TOOLTIPS = {
 
 
 def cell_marks(cell: Cell) -> Iterator[dict[str, object]]:
-    """The mean, then each seed."""
+    """Rows of a chart: the mean, then each seed."""
     share, ends = cell.errors_s, cell.interval
     low, high = ends or (None, None)
     shared = {
@@ -37,7 +37,7 @@ def cell_marks(cell: Cell) -> Iterator[dict[str, object]]:
 
 
 def cell_columns(setting: Setting, cell: Cell) -> dict[str, object]:
-    """What the rows on the transformer block share."""
+    """Columns that the tables of the transformer block share."""
     ends = cell.interval
     return {
         "table": setting.name,

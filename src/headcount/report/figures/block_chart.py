@@ -21,11 +21,32 @@ _ONE, _SEVERAL, _CONTROL = "one head", "several heads", "one head under a contro
 
 
 def controls_chart(evidence: Evidence) -> alt.TopLevelMixin:
-    """One head under the controls beside plain heads: a line for each, a panel for each table and D_K."""
+    """One head under the controls beside plain heads, one panel per table and D_K."""
     found = _with_trained_controls(controls(evidence))
     plain = list({control.plain.title: control.plain for control in found}.values())
     frame = pd.DataFrame([*_plain_lines(plain), *_control_lines(found)])
     require_rows(frame, "runs of the transformer block with one head")
+    order = [f"D_K = {budget}" for budget in sorted(set(frame["budget"]))]
+    chart = alt.layer(*_layers(frame), data=frame).properties(width=185, height={"step": 24})
+    facet = chart.facet(
+        row=alt.Row("panel:N", sort=[panel.short_title for panel in plain], title=None),
+        column=alt.Column("column:N", sort=order, title=None),
+        spacing={"row": 16, "column": 12},
+    ).resolve_axis(x="independent")
+    title = (
+        "What the second head does: one head where s may not be the answer, and with a second "
+        "value path"
+    )
+    subtitle = (
+        "large: means with 95 % intervals; small circles: runs; q: the query, s = π(q); in "
+        "brackets: d_model"
+    )
+    return styled(facet, frame, title, subtitle)
+
+
+def _layers(frame: pd.DataFrame) -> list[Any]:
+    """Intervals, runs and means, one line per head count or control."""
+    # Several heads on top, one head below, and scaled rows last.
     names = sorted(
         dict.fromkeys(frame["name"]), key=lambda name: (name.startswith(_ONE), "rows ×" in name)
     )
@@ -37,40 +58,26 @@ def controls_chart(evidence: Evidence) -> alt.TopLevelMixin:
         scale=alt.Scale(domain=_ENDS, nice=False),
         axis=alt.Axis(values=[0, 0.5, 1], format=".1f"),
     )
+    axis = alt.Axis(labelLimit=260, grid=True, ticks=False)
     base: Any = alt.Chart().encode(
         x=x.title("accuracy"),
-        y=alt.Y(
-            "name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260, grid=True, ticks=False)
-        ),
+        y=alt.Y("name:N", sort=names, title=None, axis=axis),
         color=alt.Color("what:N", scale=colours, legend=None),
         tooltip=tooltips(name="what", **CELL_TOOLTIPS),
     )
     means = base.transform_filter("datum.kind == 'mean'")
-    layers = [
-        means.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=1.4, clip=True)
-        .encode(x="low:Q", x2="high"),
-        base.transform_filter("datum.kind == 'seed'").mark_point(
-            size=14, strokeWidth=0.9, opacity=1, yOffset=7
-        ),
-        means.mark_point(filled=True, size=55, opacity=1).encode(
-            shape=alt.Shape("what:N", scale=shapes, legend=None)
-        ),
+    runs = base.transform_filter("datum.kind == 'seed'")
+    intervals = means.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.4, clip=True)
+    shape = alt.Shape("what:N", scale=shapes, legend=None)
+    return [
+        intervals.encode(x="low:Q", x2="high"),
+        runs.mark_point(size=14, strokeWidth=0.9, opacity=1, yOffset=7),
+        means.mark_point(filled=True, size=55, opacity=1).encode(shape=shape),
     ]
-    order = [f"D_K = {budget}" for budget in sorted(set(frame["budget"]))]
-    chart = alt.layer(*layers, data=frame).properties(width=185, height={"step": 24})
-    facet = chart.facet(
-        row=alt.Row("panel:N", sort=[panel.short_title for panel in plain], title=None),
-        column=alt.Column("column:N", sort=order, title=None),
-        spacing={"row": 16, "column": 12},
-    ).resolve_axis(x="independent")
-    title = "What the second head does: one head where s may not be the answer, and with a second value path"
-    subtitle = "large: means with 95 % intervals; small circles: runs; q: the query, s = π(q); in brackets: d_model"
-    return styled(facet, frame, title, subtitle)
 
 
 def _with_trained_controls(found: list[Control]) -> list[Control]:
-    """The controls of the tables that have others than barring at the test, which Fig. 7 shows; all if none has."""
+    """The tables with controls beyond barring at the test, which Fig. 7 shows; all if none has."""
     tables = [control.plain for control in found if control.name != AT_TEST]
     return [control for control in found if control.plain in tables] if tables else found
 

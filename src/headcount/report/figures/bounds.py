@@ -15,68 +15,78 @@ from headcount.reproduction.evidence import Evidence
 
 _POINT = ["items", "d_model", "degree"]
 _COLOURS = {"construction": COLOURS[3], "trained": COLOURS[6], "lower bound": COLOURS[0]}
+_TOOLTIPS = {
+    "name": "what",
+    "budget": "D_K|d",
+    "interval": "interval",
+    "split": "heads",
+    "items": "m|d",
+    "d_model": "d_model|d",
+    "degree": "r|d",
+}
 
 
 def draw(evidence: Evidence) -> Any:
-    """For every point: lower bounds, the trained D_K*, and the least D_K at which each construction is exact."""
+    """Lower bounds, the trained D_K*, and the least D_K at which each construction is exact."""
     import altair as alt
 
-    from headcount.report.drawing.style import log2_axis, styled, tooltips
-    from headcount.report.drawing.threshold_marks import ARROW, CROSS
+    from headcount.report.drawing.style import styled
 
     frame = _compared(evidence)
-    points, kinds = (
-        list(dict.fromkeys(frame["point"])),
-        dict(zip(frame["name"], frame["kind"], strict=True)),
-    )
+    width = max(320, 66 * frame["point"].nunique())
+    chart = alt.layer(*_layers(frame), data=frame).properties(width=width, height=380)
+    subtitle = "constructions: the least D_K found exact; bars: interval of the trained D_K*"
+    if any(frame["above"]):
+        subtitle += "\narrow: no trained D_K up to the largest tested passed"
+    if any(frame["budget"].isna()):
+        subtitle += "\ncross: the construction was exact at no D_K tried"
+    return styled(chart, frame, "Trained D_K* between lower bounds and constructions", subtitle)
+
+
+def _layers(frame: pd.DataFrame) -> list[Any]:
+    """Points by kind, intervals, and arrows and crosses where no D_K is known."""
+    import altair as alt
+
+    from headcount.report.drawing.style import log2_axis, tooltips
+    from headcount.report.drawing.threshold_marks import ARROW, CROSS
+
+    kinds = dict(zip(frame["name"], frame["kind"], strict=True))
     names = sorted(kinds, key=lambda name: list(_COLOURS).index(kinds[name]))
     colours = alt.Scale(domain=names, range=[_COLOURS[kinds[name]] for name in names])
-    shapes = alt.Scale(
-        domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]
-    )
+    looks = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    shapes = alt.Scale(domain=names, range=looks)
     key = alt.Legend(title=None, orient="top", columns=3, labelLimit=300)
-    bands = alt.Scale(paddingInner=0.35, paddingOuter=0.2)
     x = alt.X(
-        "point:N", sort=points, scale=bands, axis=alt.Axis(labelAngle=-35), title="(m, d_model)"
+        "point:N",
+        sort=list(dict.fromkeys(frame["point"])),
+        scale=alt.Scale(paddingInner=0.35, paddingOuter=0.2),
+        axis=alt.Axis(labelAngle=-35),
+        title="(m, d_model)",
     )
     y = log2_axis("total key dimension D_K", padding=24, ticks=12)
     base = alt.Chart().encode(
         x=x,
         xOffset=alt.XOffset("name:N", scale=alt.Scale(domain=names)),
         color=alt.Color("name:N", scale=colours, legend=key),
-        tooltip=tooltips(
-            name="what",
-            budget="D_K|d",
-            interval="interval",
-            split="heads",
-            items="m|d",
-            d_model="d_model|d",
-            degree="r|d",
-        ),
+        tooltip=tooltips(**_TOOLTIPS),
     )
-    found = base.transform_filter("isValid(datum.budget) && !datum.above").mark_point(
-        filled=True, size=70, opacity=1
-    )
-    layers = [
+    intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+    found = base.transform_filter("isValid(datum.budget) && !datum.above")
+    points = found.mark_point(filled=True, size=70, opacity=1)
+    return [
         alt.Chart().mark_rule(color=PALE).encode(x=x, y="min(budget):Q", y2="max(budget):Q"),
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=1.5)
-        .encode(y=y.y("low"), y2="high:Q"),
-        found.encode(y=y.y("budget"), shape=alt.Shape("name:N", scale=shapes, legend=key)),
+        intervals.encode(y=y.y("low"), y2="high:Q"),
+        points.encode(y=y.y("budget"), shape=alt.Shape("name:N", scale=shapes, legend=key)),
         base.transform_filter("datum.above").mark_point(**ARROW).encode(y=y.y("budget")),
         base.transform_filter("!isValid(datum.budget)").mark_point(**CROSS).encode(y=alt.value(8)),
     ]
-    chart = alt.layer(*layers, data=frame).properties(width=max(320, 66 * len(points)), height=380)
-    more = "\narrow: no trained D_K passed up to the largest tested" if any(frame["above"]) else ""
-    more += (
-        "\ncross: the construction was exact at no D_K tried" if any(frame["budget"].isna()) else ""
-    )
-    subtitle = f"constructions: the least D_K found exact; bars: interval of the trained D_K*{more}"
-    return styled(chart, frame, "Trained D_K* between lower bounds and constructions", subtitle)
 
 
 def _compared(evidence: Evidence) -> pd.DataFrame:
-    """Bounds, constructions and thresholds of the points that have a bound, a row each; `above`: more than `budget`."""
+    """Bounds, constructions and thresholds, one per row, of the points that have a bound.
+
+    `above` marks rows whose D_K is known only to exceed `budget`.
+    """
     from headcount.report.drawing.style import require_rows
     from headcount.report.drawing.threshold_marks import threshold_points
 
@@ -124,18 +134,21 @@ def between_bounds(evidence: Evidence) -> Claim:
     over = [point.budget / point.lower[0] for point in lower if point.lower]
     first = Check(None, "")
     if lower:
-        text = f"at or above the lower bound at {sum(point.above for point in lower)} of {counted(len(lower), 'point')}"
+        text = (
+            f"at or above the lower bound at {sum(point.above for point in lower)} of "
+            f"{counted(len(lower), 'point')}"
+        )
         first = Check(
             all(point.above for point in lower),
-            f"{text}, × {num(min(over))} to × {num(max(over))} of it",
+            f"{text}, by a factor of {num(min(over))} to {num(max(over))}",
         )
     checks = [first, _printed(found), _smallest_construction(found)]
     return judged(
         "C12",
         "Trained thresholds lie between the lower bounds and the constructions.",
-        "no D_K* lies below the largest lower bound; confirmed in full if at every point the paper's construction as "
-        "printed recognises the graph, with no less than D_K*, and none lies above the smallest construction that we "
-        "know.",
+        "no D_K* lies below the largest lower bound; fully confirmed if at every point the "
+        "paper's construction as printed recognises the graph, with at least D_K*, and no D_K* "
+        "lies above the smallest construction that we know.",
         checks,
         ("bounds", "fig12"),
     )
@@ -149,9 +162,12 @@ def _printed(found: Sequence[Bracket]) -> Check:
     ]
     if not tried:
         return Check(None, "")
-    text = f"the construction as printed is exact, in the d_k searched, at {len(exact)} of {counted(len(tried), 'point')}"
+    text = (
+        f"the construction as printed is exact, in the d_k searched, at {len(exact)} of "
+        f"{counted(len(tried), 'point')}"
+    )
     if exact:
-        text += f": {listed([f'{name} with × {num(factor)} of D_K*' for name, factor in exact])}"
+        text += f": {listed([f'{name} with {num(factor)} times D_K*' for name, factor in exact])}"
     return Check(all(point.as_printed for point in tried), text)
 
 
@@ -162,16 +178,19 @@ def _smallest_construction(found: Sequence[Bracket]) -> Check:
     if not upper:
         return Check(None, "")
     below, trivial = sum(point.below for point in upper), sum(point.one_each for point in upper)
-    text = f"at or below the smallest construction that we know at {below} of {counted(len(upper), 'point')}"
-    text += f", × {num(min(under))} to × {num(max(under))} of D_K*"
-    text += f", at {trivial} the trivial one, one head an edge" if trivial else ""
+    text = (
+        f"at or below the smallest construction that we know at {below} of "
+        f"{counted(len(upper), 'point')}"
+    )
+    text += f", which needs {num(min(under))} to {num(max(under))} times D_K*"
+    text += f", at {trivial} the trivial one, one head per edge" if trivial else ""
     return Check(all(point.below for point in upper), text)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
     """Every threshold between the largest lower bound and the smallest construction.
 
-    Where the paper's own construction is not exact, there is nothing of the paper's above the threshold: "–".
+    Where the paper's own construction is not exact, the paper has nothing above it: "–".
     """
     return [
         Comparison(
@@ -194,7 +213,7 @@ def _between(point: Bracket) -> str:
 
 
 def meaning(evidence: Evidence) -> str:
-    """Thresholds between bounds and constructions."""
+    """Where trained thresholds are between bounds and constructions."""
     found = brackets(evidence)
     over = [point.budget / point.lower[0] for point in found if point.lower]
     under = [point.upper[0] / point.budget for point in found if point.upper]
@@ -213,10 +232,11 @@ def meaning(evidence: Evidence) -> str:
     )
     printed = f"; the paper's construction as printed is {own}" if tried else ""
     return (
-        f"At {inside} of {counted(len(found), 'point')} the trained threshold lies between the largest lower bound (it "
-        f"is {span_text(over)} that) and the smallest construction that we know, which needs {span_text(under)} the "
-        f"trained budget and is one head an edge at {trivial}{printed}. A threshold asks for an F1 of 0.99, a bound or "
-        "a construction for every pair."
+        f"At {inside} of {counted(len(found), 'point')} the trained threshold lies between the "
+        f"largest lower bound (it is {span_text(over)} that) and the smallest construction that "
+        f"we know, which needs {span_text(under)} the trained budget and is one head per edge at "
+        f"{trivial}{printed}. A threshold requires an F1 of 0.99, a bound or a construction that "
+        "every pair is correct."
     )
 
 

@@ -19,9 +19,10 @@ def number_row(
     *,
     relative: bool = True,
 ) -> Comparison:
-    """A number beside ours, with the difference in percent, or as it is where that says little (R², signs).
+    """The paper's number beside ours, with the difference in percent.
 
-    `detail` says how many points ours rests on.
+    R² and numbers that may be negative are subtracted instead (`relative` is false, or the paper's
+    is not positive). `detail` says how many points ours is based on.
     """
     theirs = paper_value(name)
     known = [f"95 %: {interval_text(interval)}"] if interval else []

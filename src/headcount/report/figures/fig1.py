@@ -17,7 +17,7 @@ COMPRESSED = 8  # m/d_model from which one head should need more
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 1: F1–D_K curves at (m, d_model) = (256, 32), a line for each head count."""
+    """Curves of F1 against D_K at (256, 32), one line per head count."""
     from headcount.report.drawing.curve_panels import curve_panels, grid_curves
 
     curves = grid_curves(evidence, "base", items=256, d_model=32)
@@ -25,7 +25,7 @@ def draw(evidence: Evidence) -> Any:
 
 
 def multi_head_advantage(evidence: Evidence) -> Claim:
-    """C2: judged by what one head needs at points with m/d_model ≥ 8, and at the two that the paper names."""
+    """C2: judged by what one head needs at m/d_model ≥ 8, and at the two points that are named."""
     found = with_heads(evidence, "base")
     packed = [few for few in found if few.items >= COMPRESSED * few.d_model]
     worse = [few for few in packed if few.worse]
@@ -35,11 +35,14 @@ def multi_head_advantage(evidence: Evidence) -> Claim:
     if packed:
         fails = sum(few.fails for few in packed)
         text = (
-            f"one head needs over 10 % more than D_K* or fails at {len(worse)} of {counted(len(packed), 'point')} with "
-            f"m/d_model ≥ {COMPRESSED} (fails at {fails})"
+            f"one head needs over 10 % more than D_K* or fails at {len(worse)} of "
+            f"{counted(len(packed), 'point')} with m/d_model ≥ {COMPRESSED} (fails at {fails})"
         )
         checks = [Check(2 * len(worse) > len(packed), text), Check(len(worse) == len(packed), "")]
-        text = f"of the named {pairs_text((few.items, few.d_model) for few in named)} it fails at {pairs_text(failed)}"
+        text = (
+            f"of the named points {pairs_text((few.items, few.d_model) for few in named)} it "
+            f"fails at {pairs_text(failed)}"
+        )
         checks.append(
             Check(
                 len(failed) == len(named) if named else None,
@@ -48,17 +51,19 @@ def multi_head_advantage(evidence: Evidence) -> Claim:
         )
     return judged(
         "C2",
-        "Several heads beat one on permutation graphs, though each query has one target; a single head fails to reach "
-        f"0.99 within the scanned D_K, for example at {quoted('single-head.fails')}.",
-        f"at more than half of the points with m/d_model ≥ {COMPRESSED} one head fails or needs over 10 % more than "
-        "D_K*; confirmed in full if at all of them, and if it fails at those named points that were measured.",
+        "Several heads beat one on permutation graphs, though each query has one target; a "
+        "single head fails to reach 0.99 within the scanned D_K, for example at "
+        f"{quoted('single-head.fails')}.",
+        f"at more than half of the points with m/d_model ≥ {COMPRESSED} one head fails or needs "
+        "over 10 % more than D_K*; fully confirmed if at all of them, and if it fails at those "
+        "named points that were measured.",
         checks,
         ("fig1", "fig2", "fig9"),
     )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """One head at (256, 32)."""
+    """One head at (256, 32) beside the paper's."""
     at = dict(paper.number("fig-1.single-head").at)
     compared = [
         finding_row(
@@ -74,7 +79,7 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """One head at (256, 32)."""
+    """Whether one head fails at (256, 32)."""
     at = dict(paper.number("fig-1.single-head").at)
     for few in with_heads(evidence, "base"):
         if (few.items, few.d_model) != (at["items"], at["d_model"]):
@@ -82,13 +87,14 @@ def meaning(evidence: Evidence) -> str:
         heads = counted(few.best_heads, "head")
         if few.fails:
             return (
-                f"With one head F1 stays at {f1_text(few.best)} or below up to D_K = {few.scanned}; with {heads} it is "
-                f"0.99 at D_K = {few.budget}. As in the paper, it is the split of the budget over heads, not its size, "
-                "that makes this graph learnable."
+                f"With one head F1 stays at {f1_text(few.best)} or below up to D_K = "
+                f"{few.scanned}; with {heads} it reaches 0.99 at D_K = {few.budget}. As in the "
+                "paper, it is the split of the budget over heads, not its size, that makes this "
+                "graph learnable."
             )
         return (
-            f"One head reaches 0.99 at D_K = {few.alone} and {heads} at D_K = {few.budget}. Unlike in the paper, one "
-            "head does not fail here."
+            f"One head reaches 0.99 at D_K = {few.alone} and {heads} at D_K = {few.budget}. "
+            "Unlike in the paper, one head does not fail here."
         )
     return UNMEASURED
 

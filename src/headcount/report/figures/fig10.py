@@ -24,7 +24,7 @@ def heads_line(evidence: Evidence, *, base: bool = False) -> LineFit | None:
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 10: h* against compression λ = m/d_model, with our line and the paper's."""
+    """h* against compression λ = m/d_model, with our line and the paper's."""
     import altair as alt
 
     from headcount.report.drawing.law_lines import line_layer, our_line, paper_line
@@ -62,7 +62,7 @@ def draw(evidence: Evidence) -> Any:
     chart = alt.layer(line_layer(lines, ends, y), *points, data=frame).properties(
         width=560, height=340
     )
-    subtitle = f"{HEADS_BARS}; points of one λ side by side{cross_note(frame)}"
+    subtitle = f"{HEADS_BARS}; points with the same λ are side by side{cross_note(frame)}"
     return styled(chart, frame, "Heads h* against compression", subtitle)
 
 
@@ -86,17 +86,19 @@ def heads_law(evidence: Evidence) -> Claim:
         ]
     return judged(
         "C4",
-        "The head count at D_K* grows about linearly with compression: h* against m/d_model has slope "
-        f"{quoted('law.heads.slope')} and intercept {quoted('law.heads.intercept')} (R² {quoted('law.heads.r2')}).",
-        f"the fitted slope is positive by its 95 % interval and R² ≥ {ROUGHLY_LINEAR}; confirmed in full if slope and "
-        "intercept are within 15 %, or the paper's within our 95 % intervals.",
+        "The head count at D_K* grows approximately linearly with compression: h* against "
+        f"m/d_model has slope {quoted('law.heads.slope')} and intercept "
+        f"{quoted('law.heads.intercept')} (R² {quoted('law.heads.r2')}).",
+        f"the 95 % interval of the fitted slope is positive and R² ≥ {ROUGHLY_LINEAR}; fully "
+        "confirmed if the slope and the intercept are within 15 % of the paper's, or the paper's "
+        "are in our 95 % intervals.",
         checks,
         ("fig2", "fig10"),
     )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """The law of heads."""
+    """Slope, intercept and R² of the law of heads."""
     compared = []
     for base, _, text in law_parts((("heads", "all points"),), evidence):
         line = heads_line(evidence, base=base)
@@ -113,18 +115,19 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """The law of heads."""
+    """How fast h* grows with compression."""
     line = heads_line(evidence)
     if line is None:
         return UNMEASURED
     slope = paper_value("law.heads.slope")
     start = (1 - line.intercept) / line.slope if line.slope > 0 else 0.0
-    ending = f"By this line one head is enough up to m/d_model of about {num(start, 2)}."
+    ending = f"By this line one head is enough up to an m/d_model of about {num(start, 2)}."
     if start <= 0:
         ending = "The line does not say up to which compression one head is enough."
     return (
-        f"The best head count grows by {num(line.slope)} for each unit of m/d_model (paper: {quoted('law.heads.slope')}; "
-        f"{percent(line.slope, slope)}), with R² {num(line.r_squared)} over {counted(line.points, 'point')}. {ending}"
+        f"The best head count grows by {num(line.slope)} for each unit of m/d_model (paper: "
+        f"{quoted('law.heads.slope')}; {percent(line.slope, slope)}), with R² "
+        f"{num(line.r_squared)} over {counted(line.points, 'point')}. {ending}"
     )
 
 

@@ -14,7 +14,10 @@ from headcount.reproduction.evidence import Evidence
 
 
 def plateaus(evidence: Evidence, degree: int) -> tuple[int, ...] | None:
-    """Head counts below h* that do not pass though tested at D_K* and above; None where the degree was not swept."""
+    """Head counts below h* that do not pass, though they were tested at D_K* and above.
+
+    None where the degree was not swept.
+    """
     swept = sorted(set(curves_on(evidence, "regular", degree=degree)["heads"]))
     found = [
         few
@@ -27,7 +30,7 @@ def plateaus(evidence: Evidence, degree: int) -> tuple[int, ...] | None:
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 11: the curves of regular graphs with r = 2 and 4."""
+    """The curves of regular graphs with r = 2 and 4."""
     from headcount.report.drawing.curve_panels import curve_panels, grid_curves
     from headcount.report.drawing.style import require_rows
     from headcount.report.drawing.threshold_marks import sizes_text
@@ -90,8 +93,8 @@ def meaning(evidence: Evidence) -> str:
         return UNMEASURED
     moved = [f"{budgets[degree]} at r = {degree}" for degree in sorted(budgets)[:3]]
     return (
-        f"Head counts too small for the graph stay below 0.99 at any tested D_K: {listed(parts)}. The threshold moves "
-        f"with the density, D_K* is {listed(moved)}."
+        f"Head counts too small for the graph stay below 0.99 at any tested D_K: {listed(parts)}. "
+        f"The threshold moves with the density: D_K* is {listed(moved)}."
     )
 
 

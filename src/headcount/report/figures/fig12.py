@@ -36,7 +36,7 @@ SLIGHTLY = 2.0
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 12: D_K* of regular graphs against (r m/d_model) log₂ m."""
+    """D_K* of regular graphs against (r m/d_model) log₂ m."""
     from headcount.report.drawing.law_lines import against_law, our_line, paper_line
     from headcount.report.drawing.style import series_looks, styled
     from headcount.report.drawing.threshold_marks import (
@@ -83,33 +83,38 @@ def edges_not_vertices(evidence: Evidence) -> Claim:
         ]
     return judged(
         "C5",
-        f"Edges, not vertices, set the budget: on r-regular graphs D_K* ≈ {quoted('law.regular.slope')} (m'/d_model) "
-        "log₂ m with m' = r·m, one line for all degrees up to r = 16.",
-        f"the fit through the origin up to r = 16, the paper's, has R² ≥ {LINEAR}; confirmed in full if its slope is "
-        f"within 15 % and D_K* on these degrees grows like m' to a power of {PROPORTIONAL[0]} to {PROPORTIONAL[1]}, by "
-        "least squares of the logarithms.",
+        "Edges, not vertices, set the budget: on r-regular graphs D_K* ≈ "
+        f"{quoted('law.regular.slope')} (m'/d_model) log₂ m with m' = r·m, one line for all "
+        "degrees up to r = 16.",
+        f"the paper's fit, through the origin and up to r = 16, has R² ≥ {LINEAR}; fully "
+        "confirmed if its slope is within 15 % of the paper's and D_K* on these degrees grows "
+        f"like m' to a power between {PROPORTIONAL[0]} and {PROPORTIONAL[1]}, by least squares on "
+        "the logarithms.",
         checks,
         ("fig12", "fig11"),
     )
 
 
 def _power_text(evidence: Evidence) -> str:
-    """The power of m' on the paper's degrees and on all, and how far the others lie from the line."""
+    """The power of m' on the paper's degrees and on all, and how far off the others are."""
     power, whole_power = degree_power(evidence), degree_power(evidence, all_degrees=True)
     if power is None:
         return "too few degrees for a power of m'"
-    text = f"D_K* grows like m' to the power {num(power.slope)} (95 %: {interval_text(power.slope_interval())})"
+    text = (
+        f"D_K* grows like m' to the power {num(power.slope)} (95 %: "
+        f"{interval_text(power.slope_interval())})"
+    )
     if whole_power is None or whole_power.points == power.points:
         return text
     rest = [
-        f"r = {degree} lies {side} the line, × {num(factor)} of it"
+        f"r = {degree} lies {side} the line, at {num(factor)} times its value"
         for degree, side, factor in beyond_line(evidence)
     ]
     return f"{text}, over all {whole_power.points} degrees {num(whole_power.slope)}: {listed(rest)}"
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """D_K* by edges."""
+    """The slope of D_K* by edges, and how far the constructions are above it."""
     compared = []
     fits = {
         "degrees of the paper's fit": regular_line(evidence),
@@ -128,7 +133,10 @@ def compare(evidence: Evidence) -> list[Comparison]:
         if point.degree == degree and point.upper:
             factor = point.upper[0] / point.budget
             text = f"D_K* {point.budget:,}, {point.upper[1]} {point.upper[0]:,}: × {num(factor)}"
-            what = f"degree at which D_K* lies slightly below the constructions (× {SLIGHTLY:g} at most)"
+            what = (
+                f"degree at which D_K* lies slightly below the constructions (× {SLIGHTLY:g} at "
+                "most)"
+            )
             compared.append(
                 finding_row("regular.below-construction", 1 <= factor <= SLIGHTLY, text, what)
             )
@@ -136,7 +144,7 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """D_K* by edges."""
+    """How D_K* grows with the number of edges."""
     line, power = regular_line(evidence), degree_power(evidence)
     if line is None or power is None:
         return UNMEASURED
@@ -150,7 +158,7 @@ def meaning(evidence: Evidence) -> str:
         if entry.degree in paper_integers("regular.degrees")
     ]
     more = [
-        f"r = {degree} lies {side} it, × {num(factor)}"
+        f"r = {degree} lies {side} it, at {num(factor)} times its value"
         for degree, side, factor in beyond_line(evidence)
     ]
     whole_power = degree_power(evidence, all_degrees=True)
@@ -158,10 +166,11 @@ def meaning(evidence: Evidence) -> str:
         f" ({num(whole_power.slope)} with all {whole_power.points})" if whole_power and more else ""
     )
     return (
-        f"From r = {degrees[0]} to {degrees[-1]}, the paper's degrees, at the same m D_K* grows like the number of "
-        f"edges to the power {num(power.slope)}{every}, {rate}. The line through the origin on them has slope "
-        f"{num(line.slope)} (paper: {quoted('law.regular.slope')}; {gap}) and R² {num(line.r_squared)}"
-        f"{'; ' if more else ''}{listed(more) if more else ''}."
+        f"From r = {degrees[0]} to {degrees[-1]}, the paper's degrees, D_K* at fixed m grows like "
+        f"the number of edges to the power {num(power.slope)}{every}, {rate}. The line through "
+        f"the origin fitted to them has slope {num(line.slope)} (paper: "
+        f"{quoted('law.regular.slope')}; {gap}) and R² "
+        f"{num(line.r_squared)}{'; ' if more else ''}{listed(more) if more else ''}."
     )
 
 

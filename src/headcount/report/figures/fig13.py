@@ -17,7 +17,7 @@ RISING = 0.8  # rank correlation of h* with r
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 13: h* of regular graphs against the degree r, with m'/d_model and a factor of two about it."""
+    """h* against the degree r, with m'/d_model and a band of a factor of two around it."""
     import altair as alt
 
     from headcount.report.drawing.style import log2_axis, styled
@@ -44,7 +44,10 @@ def draw(evidence: Evidence) -> Any:
     points = heads_layers(x, y, {"color": alt.value(COLOURS[0]), "shape": alt.value("circle")})
     layers = [band, rule, last.encode(x=x, y=y.y("ratio"), text="label:N"), *points]
     chart = alt.layer(*layers, data=frame).properties(width=560, height=340)
-    subtitle = f"{HEADS_BARS}\ngrey: m'/d_model = r·m/d_model, and a factor of 2 about it{cross_note(frame)}"
+    subtitle = (
+        f"{HEADS_BARS}\ngrey: m'/d_model = r·m/d_model, and a factor of 2 around "
+        f"it{cross_note(frame)}"
+    )
     return styled(chart, frame, f"Heads h* of regular graphs, {sizes_text(frame)}", subtitle)
 
 
@@ -57,29 +60,35 @@ def heads_by_density(evidence: Evidence) -> Claim:
     if len(found) > 1:
         steps = listed([f"{entry.heads} (r = {entry.degree})" for entry in found])
         close = sum(entry.nearest <= factor for entry in found)
-        text = f"within a factor {num(factor)} of m'/d_model at {close} of {counted(len(found), 'degree')}"
+        text = (
+            f"within a factor {num(factor)} of m'/d_model at {close} of "
+            f"{counted(len(found), 'degree')}"
+        )
         checks = [
             Check(rank is not None and rank >= RISING, f"h* {steps}"),
             Check(close == len(found), text),
         ]
     return judged(
         "C11",
-        f"The head count at D_K* grows with density and stays within a factor of about {quoted('regular.heads-factor')} "
-        "of m'/d_model.",
-        f"the rank correlation of h* with r is at least {RISING}; confirmed in full if h*, or a head count in its "
-        "interval, is within that factor of m'/d_model at every degree.",
+        "The head count at D_K* grows with density and stays within a factor of about "
+        f"{quoted('regular.heads-factor')} of m'/d_model.",
+        f"the rank correlation of h* with r is at least {RISING}; fully confirmed if h*, or a "
+        "head count in its interval, is within that factor of m'/d_model at every degree.",
         checks,
         ("fig13",),
     )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """h* by degree."""
+    """How h* rises with the degree, and how far it is from m'/d_model."""
     found = degree_heads(evidence)
     if not found:
         return []
     worst = max(found, key=lambda entry: entry.factor)
-    detail = f"r = {worst.degree}: h* {worst.heads}, m'/d_model {num(worst.target)}; {counted(len(found), 'degree')}"
+    detail = (
+        f"r = {worst.degree}: h* {worst.heads}, m'/d_model {num(worst.target)}; "
+        f"{counted(len(found), 'degree')}"
+    )
     compared = [
         number_row(
             "regular.heads-factor",
@@ -91,24 +100,27 @@ def compare(evidence: Evidence) -> list[Comparison]:
     if len(found) > 1:
         power = degree_power(evidence, "heads", all_degrees=True)
         linear_rise = power is not None and is_proportional(power)
-        text = f"h* {', '.join(str(entry.heads) for entry in found)} at r = {', '.join(str(e.degree) for e in found)}"
+        text = (
+            f"h* {', '.join(str(entry.heads) for entry in found)} at r = "
+            f"{', '.join(str(e.degree) for e in found)}"
+        )
         grows = "" if power is None else f", like r to the power {num(power.slope)}"
         compared.append(finding_row("regular.heads-rise", linear_rise, f"{text}{grows}"))
     return compared
 
 
 def meaning(evidence: Evidence) -> str:
-    """h* by degree."""
+    """How h* follows m'/d_model."""
     found = degree_heads(evidence)
     if len(found) < 2:
         return UNMEASURED
     worst = max(found, key=lambda entry: entry.factor)
     close = worst.factor <= paper_value("regular.heads-factor")
     return (
-        f"From r = {found[0].degree} to {found[-1].degree} the best head count goes from {found[0].heads} to "
-        f"{found[-1].heads}, and m'/d_model from {num(found[0].target)} to {num(found[-1].target)}. They are a factor "
-        f"{num(worst.factor)} apart at most, {'within' if close else 'more than'} the paper's "
-        f"{quoted('regular.heads-factor')}."
+        f"From r = {found[0].degree} to {found[-1].degree} the best head count goes from "
+        f"{found[0].heads} to {found[-1].heads}, and m'/d_model from {num(found[0].target)} to "
+        f"{num(found[-1].target)}. They are at most a factor {num(worst.factor)} apart, "
+        f"{'within' if close else 'more than'} the paper's {quoted('regular.heads-factor')}."
     )
 
 

@@ -13,7 +13,7 @@ from headcount.reproduction.evidence import Evidence
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 2: h* against m, a line for each d_model."""
+    """h* against m, one line per d_model."""
     import altair as alt
 
     from headcount.report.drawing.style import log2_axis, series_looks, styled
@@ -39,20 +39,21 @@ def draw(evidence: Evidence) -> Any:
         layers.append(line.encode(color=looks["color"], strokeDash=looks["strokeDash"]))
         layers += heads_layers(x, y, looks, shift)
     chart = alt.layer(*layers, data=frame).properties(width=560, height=340)
-    subtitle = f"{HEADS_BARS}; points of one m side by side{cross_note(frame)}"
+    subtitle = f"{HEADS_BARS}; points with the same m are side by side{cross_note(frame)}"
     return styled(chart, frame, "Heads h* that minimise D_K", subtitle)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """h* by m and d_model."""
+    """Whether h* rises with m and falls with d_model."""
     table = passing(evidence, "base")
     by_items, by_width = steps(table, "heads", "items"), steps(table, "heads", "d_model")
     compared = []
     if by_items.all and by_width.all:
         holds = not by_items.down and not by_width.up and by_items.up > 0 and by_width.down > 0
         text = (
-            f"with m up in {by_items.up} and level in {by_items.level} of {counted(by_items.all, 'step')}; "
-            f"with d_model down in {by_width.down} and level in {by_width.level} of {by_width.all}"
+            f"with m, up in {by_items.up} and level in {by_items.level} of "
+            f"{counted(by_items.all, 'step')}; with d_model, down in {by_width.down} and level in "
+            f"{by_width.level} of {by_width.all}"
         )
         compared.append(finding_row("fig-2.heads-rise", holds, text))
     rank = rank_correlation(
@@ -65,7 +66,7 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """h* by m and d_model."""
+    """How h* follows the compression."""
     table = passing(evidence, "base")
     heads = [count for (count,) in rows(table, "heads")]
     rank = rank_correlation([m / d for m, d in rows(table, "items", "d_model")], heads)
@@ -73,10 +74,11 @@ def meaning(evidence: Evidence) -> str:
         return UNMEASURED
     ending = "The more items share a dimension, the more heads it takes, as the paper finds."
     if rank <= 0:
-        ending = "Unlike in the paper, more items a dimension do not take more heads."
+        ending = "Unlike in the paper, more items per dimension do not take more heads."
     return (
-        f"Over {counted(len(heads), 'point')} the best head count goes from {min(heads)} to {max(heads)}, with a rank "
-        f"correlation of {num(rank)} to the compression m/d_model. {ending}"
+        f"Over {counted(len(heads), 'point')} the best head count ranges from {min(heads)} to "
+        f"{max(heads)}, with a rank correlation of {num(rank)} with the compression m/d_model. "
+        f"{ending}"
     )
 
 

@@ -31,7 +31,7 @@ def budget_line(evidence: Evidence, *, wide: bool = False, base: bool = False) -
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 3: D_K* against m log₂ m/d_model, with our lines through the origin and the paper's."""
+    """D_K* against m log₂ m/d_model, with our lines through the origin and the paper's."""
     from headcount.report.drawing.law_lines import against_law, our_line, paper_line
     from headcount.report.drawing.style import series_looks, styled
     from headcount.report.drawing.threshold_marks import BUDGET_BARS, arrow_note, threshold_points
@@ -75,18 +75,20 @@ def budget_law(evidence: Evidence) -> Claim:
             checks.append(Check(near(fit.slope, paper), text))
     return judged(
         "C3",
-        f"D_K* follows m log m/d_model: slope {quoted('law.budget.slope')} (R² {quoted('law.budget.r2')}) over all points, "
-        f"{quoted('law.wide.slope')} (R² {quoted('law.wide.r2')}) without the three points d_model = 16, m > 64. The "
-        "logarithm is read as log₂.",
-        "without the three points, which miss the theory's precondition, the line through the origin has "
-        f"R² ≥ {LINEAR}; confirmed in full if both slopes, and R² over all points, are within 15 % of the paper's.",
+        f"D_K* follows m log m/d_model: slope {quoted('law.budget.slope')} (R² "
+        f"{quoted('law.budget.r2')}) over all points, {quoted('law.wide.slope')} (R² "
+        f"{quoted('law.wide.r2')}) without the three points d_model = 16, m > 64. The logarithm "
+        "is read as log₂.",
+        "without the three points, which do not meet the theory's precondition, the line through "
+        f"the origin has R² ≥ {LINEAR}; fully confirmed if both slopes, and R² over all points, "
+        "are within 15 % of the paper's.",
         checks,
         ("fig3", "fig8"),
     )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """The capacity law."""
+    """Slopes and R² of the capacity law."""
     compared = []
     for base, part, text in law_parts(
         (("budget", "all points"), ("wide", "without d_model = 16, m > 64")), evidence
@@ -114,18 +116,19 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """The capacity law."""
+    """How well D_K* follows the capacity law."""
     line, wide = budget_line(evidence), budget_line(evidence, wide=True)
     if line is None or wide is None:
         return UNMEASURED
     slope, narrow = paper_value("law.budget.slope"), paper_value("law.wide.slope")
     agree = near(line.slope, slope) and near(wide.slope, narrow)
     return (
-        f"Over {counted(line.points, 'point')} D_K* grows along m log₂ m/d_model with slope {num(line.slope)} (paper: "
-        f"{quoted('law.budget.slope')}) and R² {num(line.r_squared)}; without d_model = 16, m > 64 with slope "
-        f"{num(wide.slope)} (paper: {quoted('law.wide.slope')}) and R² {num(wide.r_squared)}. The differences in slope, "
-        f"{percent(line.slope, slope)} and {percent(wide.slope, narrow)}, are {'both' if agree else 'not both'} within "
-        "15 %."
+        f"Over {counted(line.points, 'point')} D_K* grows along m log₂ m/d_model with slope "
+        f"{num(line.slope)} (paper: {quoted('law.budget.slope')}) and R² {num(line.r_squared)}; "
+        f"without d_model = 16, m > 64 with slope {num(wide.slope)} (paper: "
+        f"{quoted('law.wide.slope')}) and R² {num(wide.r_squared)}. The differences in slope, "
+        f"{percent(line.slope, slope)} and {percent(wide.slope, narrow)}, are "
+        f"{'both' if agree else 'not both'} within 15 %."
     )
 
 

@@ -19,9 +19,8 @@ from headcount.report.readings.frames import passing, rows
 from headcount.report.readings.paper_numbers import paper_value, quoted
 from headcount.reproduction.evidence import Evidence
 
-LEVEL_SPREAD = (
-    1.25  # of D_K*/log m; a D_K* that did not grow at all would have 1.33 from m = 512 to 4096
-)
+# Of D_K*/log m; a D_K* that did not grow at all would have 1.33 from m = 512 to 4096.
+LEVEL_SPREAD = 1.25
 _BLUE = "#3a7ca5"
 
 
@@ -61,26 +60,23 @@ class Diagonal:
         if len(self.large) < 2:
             return None
         first, last = self.large[0], self.large[-1]
-        return self.budgets[last] / self.budgets[first], log2(self.items[last]) / log2(
-            self.items[first]
-        )
+        logarithm = log2(self.items[last]) / log2(self.items[first])
+        return self.budgets[last] / self.budgets[first], logarithm
 
     @property
     def growth_interval(self) -> tuple[float, float] | None:
         """The least and the largest growth that the intervals of the two D_K* allow."""
         if len(self.large) < 2:
             return None
-        (low_first, high_first), (low_last, high_last) = (
-            self.ends[self.large[0]],
-            self.ends[self.large[-1]],
-        )
+        low_first, high_first = self.ends[self.large[0]]
+        low_last, high_last = self.ends[self.large[-1]]
         if low_first is None or high_first is None or low_last is None or high_last is None:
             return None
         return low_last / high_first, high_last / low_first
 
     @property
     def step_limits(self) -> str:
-        """The training steps that Table 2 allows at these points; empty where all are allowed the same."""
+        """The training steps that Table 2 allows here; empty if all points have the same."""
         limits = [
             (paper.step_cutoff(m, m // int(paper_value("diagonal.compression"))), m)
             for m in self.items
@@ -97,12 +93,12 @@ class Diagonal:
 
     @property
     def level(self) -> bool | None:
-        """Whether h* stays within one step of the swept head counts, which double; None with one point."""
+        """Whether h* stays within one step of the head counts, a factor 2; None with one point."""
         return max(self.heads) <= 2 * min(self.heads) if len(self.heads) > 1 else None
 
     @property
     def above(self) -> tuple[int, int] | None:
-        """Of the points with m < 512, how many lie above the mean coefficient of the rest; and how many there are."""
+        """How many points with m < 512 lie above the mean of the rest, and of how many."""
         small = [c for i, c in enumerate(self.coefficients) if i not in self.large]
         if not small or not self.large:
             return None
@@ -121,7 +117,7 @@ def diagonal(evidence: Evidence) -> Diagonal:
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 4: along the diagonal m/d_model = 8, D_K* as a line (left axis) and h* as bars (right axis)."""
+    """D_K* as a line (left axis) and h* as bars (right axis), along m/d_model = 8."""
     import altair as alt
 
     from headcount.report.drawing.style import ScaledAxis, log2_axis, require_rows, styled
@@ -151,7 +147,8 @@ def draw(evidence: Evidence) -> Any:
     over = alt.layer(line.encode(x=x, y=y.y("central")), *points)
     chart = alt.layer(_bars(frame, x), over, data=frame).resolve_scale(y="independent")
     subtitle = (
-        "upright lines: D_K* optimistic … conservative, and head counts not told from h* (App. A.2)"
+        "vertical lines: D_K* optimistic … conservative, and head counts indistinguishable from "
+        "h* (App. A.2)"
     )
     title = f"The diagonal of compression λ = m/d_model = {compression}"
     return styled(
@@ -187,8 +184,8 @@ def log_growth(evidence: Evidence) -> Claim:
     if found.spread is not None and found.growth is not None:
         ours, logarithm = found.growth
         text = (
-            f"from m = {found.items[found.large[0]]:,} to {found.items[-1]:,} D_K* grows × {num(ours)} "
-            f"({allowed_text(found.growth_interval)}), log m × {num(logarithm)} "
+            f"from m = {found.items[found.large[0]]:,} to {found.items[-1]:,} D_K* grows × "
+            f"{num(ours)} ({allowed_text(found.growth_interval)}), log m × {num(logarithm)} "
             f"({counted(len(found.large), 'point')}; D_K*/log m varies × {num(found.spread)})"
         )
         pace = 1 / LEVEL_SPREAD <= ours / logarithm <= LEVEL_SPREAD
@@ -200,23 +197,25 @@ def log_growth(evidence: Evidence) -> Claim:
     )
     if found.heads and found.step_limits:
         heads += (
-            f"; Table 2 allows {found.step_limits}, so the points differ in training too, and with equal steps "
-            "our D_K* grew faster than log m (docs/deviations.md, 22)"
+            f"; Table 2 allows {found.step_limits}, so the points differ in training too, and "
+            "with equal steps our D_K* grew faster than log m (docs/deviations.md, 22)"
         )
     checks.append(Check(found.level, heads))
     return judged(
         "C9",
-        f"At fixed compression m/d_model = {quoted('diagonal.compression')} D_K* grows only like log m, roughly from "
-        f"m = {quoted('diagonal.logarithmic-from')} on, and h*, expected to be proportional to m/d_model, stays level.",
-        f"from that m to the largest D_K* grows by the factor of log m, within {LEVEL_SPREAD}; confirmed in full if "
-        f"D_K*/log m varies by {LEVEL_SPREAD} at most on the way, and h* by 2 at most, one step of the head counts.",
+        f"At fixed compression m/d_model = {quoted('diagonal.compression')} D_K* grows only like "
+        f"log m, roughly from m = {quoted('diagonal.logarithmic-from')} up, and h*, expected to "
+        "be proportional to m/d_model, stays level.",
+        f"from that m to the largest, D_K* grows like log m, within a factor {LEVEL_SPREAD}; "
+        f"fully confirmed if D_K*/log m varies by at most a factor {LEVEL_SPREAD} over that "
+        "range, and h* by at most a factor 2, one step of the head counts.",
         checks,
         ("fig4",),
     )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """The diagonal m/d_model = 8."""
+    """The growth of D_K* along the diagonal, and whether h* stays level."""
     found, compared = diagonal(evidence), []
     if found.growth is not None:
         ours, logarithm = found.growth
@@ -227,7 +226,10 @@ def compare(evidence: Evidence) -> list[Comparison]:
             Comparison(
                 what=f"growth of D_K* from m = {first:,} to {last:,}; the paper's is that of log m",
                 paper=f"× {num(logarithm)}",
-                ours=f"× {num(ours)} ({allowed_text(found.growth_interval)}; {points}{steps_allowed})",
+                ours=(
+                    f"× {num(ours)} ({allowed_text(found.growth_interval)}; "
+                    f"{points}{steps_allowed})"
+                ),
                 difference=percent(ours, logarithm),
                 overlap=None,
                 place=paper.number("diagonal.logarithmic-from").place,
@@ -239,34 +241,44 @@ def compare(evidence: Evidence) -> list[Comparison]:
             finding_row("diagonal.first-two", above == small, f"{above} of {small} lie above")
         )
     if found.level is not None:
-        text = f"h* {', '.join(str(h) for h in found.heads)} at m = {', '.join(str(m) for m in found.items)}"
+        text = (
+            f"h* {', '.join(str(h) for h in found.heads)} at m = "
+            f"{', '.join(str(m) for m in found.items)}"
+        )
         compared.append(finding_row("diagonal.heads", found.level, text))
     return compared
 
 
 def meaning(evidence: Evidence) -> str:
-    """The diagonal."""
+    """Whether D_K* grows like log m."""
     found = diagonal(evidence)
     if found.growth is None:
         return UNMEASURED
     ours, logarithm = found.growth
     first, last = found.items[found.large[0]], found.items[-1]
-    heads = f"h* lies between {min(found.heads)} and {max(found.heads)} over {counted(len(found.heads), 'point')}"
+    heads = (
+        f"h* lies between {min(found.heads)} and {max(found.heads)} over "
+        f"{counted(len(found.heads), 'point')}"
+    )
     level = ", level as the paper expects" if found.level else ", less level than the paper expects"
     training = ""
     if found.step_limits:
         training = (
-            f", but Table 2 allows {found.step_limits}, and with equal steps our D_K* grew faster than log m "
-            "(docs/deviations.md, 22)"
+            f", but Table 2 allows {found.step_limits}, and with equal steps our D_K* grew faster "
+            "than log m (docs/deviations.md, 22)"
         )
     return (
-        f"From m = {first:,} to {last:,} D_K* grows × {num(ours)} ({allowed_text(found.growth_interval)}), "
-        f"{_pace(found)} (× {num(logarithm)}){training}. {heads}{level}."
+        f"From m = {first:,} to {last:,} D_K* grows × {num(ours)} "
+        f"({allowed_text(found.growth_interval)}), {_pace(found)} (× {num(logarithm)}){training}. "
+        f"{heads}{level}."
     )
 
 
 def _pace(found: Diagonal) -> str:
-    """How D_K* grows beside log m, by the range that its intervals allow, or within the claim's factor without one."""
+    """How D_K* grows compared with log m, by the range that its intervals allow.
+
+    Without such a range, by the factor of the claim.
+    """
     assert found.growth is not None
     ours, logarithm = found.growth
     low, high = found.growth_interval or (ours / LEVEL_SPREAD, ours * LEVEL_SPREAD)

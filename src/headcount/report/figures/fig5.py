@@ -29,7 +29,7 @@ class SoftmaxPanel:
 
     @property
     def right(self) -> bool:
-        """Whether softmax needs more than max; a panel that never passes was scanned further than that."""
+        """Whether softmax needs more than max; if it never passes, whether more was scanned."""
         return (self.budget or self.scanned) > self.under_max
 
     @property
@@ -61,7 +61,7 @@ def softmax_panels(evidence: Evidence) -> list[SoftmaxPanel]:
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 5: the curves under softmax, a panel for each (m, d_model), with the D_K* of max where it is known."""
+    """The curves under softmax, one panel per (m, d_model), with the D_K* of max if known."""
     from headcount.report.drawing.curve_panels import POINT_COLUMNS, curve_panels, grid_curves
 
     curves = grid_curves(evidence, "softmax")
@@ -72,7 +72,7 @@ def draw(evidence: Evidence) -> Any:
     )
     curves = curves.merge(known.astype({"star": float}), on=POINT_COLUMNS, how="left")
     note = (
-        "dotted upright line: D_K* of max over heads at the same point"
+        "dotted vertical line: D_K* of max over heads at the same point"
         if any(curves["star"].notna())
         else ""
     )
@@ -91,7 +91,7 @@ def softmax_right(evidence: Evidence) -> Claim:
         size = f", {span_text(factors)} its D_K*" if factors else ""
         never = len(panels) - len(factors)
         gap = f", {never} of which never pass" if never else ""
-        text = f"more than max at {len(right)} of {counted(len(panels), 'panel')}{size}{gap}"
+        text = f"more than max in {len(right)} of {counted(len(panels), 'panel')}{size}{gap}"
         checks = [Check(2 * len(right) > len(panels), text), Check(len(right) == len(panels), "")]
         text = (
             f"several heads beat one in {len(helped)} of {counted(len(tested), 'compressed panel')}"
@@ -99,10 +99,11 @@ def softmax_right(evidence: Evidence) -> Claim:
         checks.append(Check(len(helped) == len(tested) if tested else None, text))
     return judged(
         "C6",
-        "With softmax the transition needs a larger D_K than under max, and several heads still beat one where "
-        f"m ≫ d_model: in all panels but {quoted('softmax.exception')}.",
-        "at more than half of the panels D_K* is larger than under max; confirmed in full if at all of them, and if "
-        f"one head fails or needs over 10 % more in every panel but {quoted('softmax.exception')}.",
+        "With softmax the transition needs a larger D_K than under max, and several heads still "
+        f"beat one where m ≫ d_model: in all panels except {quoted('softmax.exception')}.",
+        "in more than half of the panels D_K* is larger than under max; fully confirmed if it is "
+        "in all of them, and if one head fails or needs over 10 % more in every panel except "
+        f"{quoted('softmax.exception')}.",
         checks,
         ("fig5",),
     )
@@ -113,7 +114,8 @@ def compare(evidence: Evidence) -> list[Comparison]:
     panels, compared = softmax_panels(evidence), []
     if panels:
         factors = [
-            f"({panel.items}, {panel.d_model}) {panel.under_max} → {panel.budget or f'over {panel.scanned}'}"
+            f"({panel.items}, {panel.d_model}) {panel.under_max} → "
+            f"{panel.budget or f'over {panel.scanned}'}"
             for panel in panels
         ]
         compared.append(
@@ -146,7 +148,7 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """Softmax beside max."""
+    """How much more softmax needs than max."""
     panels = softmax_panels(evidence)
     if not panels:
         return UNMEASURED
@@ -161,7 +163,7 @@ def meaning(evidence: Evidence) -> str:
     ending = (
         ", as in the paper"
         if helped == expected
-        else f"; the paper has it in all but {quoted('softmax.exception')}"
+        else f"; the paper has it in all except {quoted('softmax.exception')}"
     )
     never = (
         f" ({len(panels) - len(factors)} never pass)"
@@ -170,8 +172,8 @@ def meaning(evidence: Evidence) -> str:
     )
     right = "to the right" if all(panel.right for panel in panels) else "not always to the right"
     return (
-        f"In the {counted(len(panels), 'panel')} measured softmax {size}{never}: its curves lie {right}. Several heads "
-        f"beat one at {pairs_text(helped)}{ending}."
+        f"In the {counted(len(panels), 'panel')} measured softmax {size}{never}: its curves lie "
+        f"{right}. Several heads beat one at {pairs_text(helped)}{ending}."
     )
 
 

@@ -20,7 +20,10 @@ LATE_GAIN = 0.1
 
 @dataclass(frozen=True)
 class ValuePanel:
-    """Mean squared error at one d_model: by head count the lowest, with its interval's ends and its budget."""
+    """Mean squared errors at one d_model.
+
+    `lowest` has, by head count, the lowest error, the ends of its interval, and its budget.
+    """
 
     d_model: int
     lowest: dict[int, tuple[float, float, float, int]]
@@ -47,12 +50,12 @@ class ValuePanel:
 
     @property
     def plateaus(self) -> bool | None:
-        """Whether one head hardly improves over the upper half of its budgets; None with one budget there."""
+        """Whether one head hardly improves over the upper half of its budgets; None if unknown."""
         return None if self.late_gain is None else self.late_gain <= LATE_GAIN
 
     @property
     def least_heads(self) -> int | None:
-        """The fewest heads whose lowest error is clearly below that of one head; None where there are none."""
+        """The fewest heads whose lowest error is clearly below that of one head, if any."""
         one = self.lowest[1][0]
         return min(
             (heads for heads, (error, *_) in self.lowest.items() if one >= APART * error),
@@ -62,7 +65,10 @@ class ValuePanel:
     @property
     def late_text(self) -> str:
         """How one head's error changes over the upper half of its budgets."""
-        return f"it changes by {percent(1 - (self.late_gain or 0.0), 1)} over the upper half of its D_K"
+        return (
+            f"it changes by {percent(1 - (self.late_gain or 0.0), 1)} over the upper half of its "
+            "D_K"
+        )
 
     @property
     def best_heads(self) -> int:
@@ -123,7 +129,7 @@ def value_panel(evidence: Evidence, d_model: int) -> ValuePanel | None:
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 6: mean squared error of value retrieval, a panel for each d_model."""
+    """Mean squared error of value retrieval, one panel per d_model."""
     from headcount.report.drawing.curve_panels import curve_panels, grid_curves
 
     curves = grid_curves(evidence, "value")
@@ -142,7 +148,10 @@ def value_channel(evidence: Evidence) -> Claim:
     narrow, wide = (value_panel(evidence, d_model) for d_model in paper_integers("value.d-model"))
     checks = [Check(None, "")]
     if narrow is not None:
-        text = f"d_model = {narrow.d_model}: one head's lowest error is {num(narrow.gap)} times that of several"
+        text = (
+            f"d_model = {narrow.d_model}: one head's lowest error is {num(narrow.gap)} times that "
+            "of several"
+        )
         checks = [Check(narrow.separated, text)]
         checks.append(
             Check(narrow.plateaus, narrow.late_text if narrow.late_gain is not None else "")
@@ -150,11 +159,13 @@ def value_channel(evidence: Evidence) -> Claim:
         checks.append(_check_relaxed(wide))
     return judged(
         "C7",
-        "Retrieval through a value channel mirrors it (m = 64): at d_model = 16 one head plateaus at a high error and "
-        "4 heads or more succeed; at d_model = 32 one head is competitive, and several heads still end lowest.",
-        f"at d_model = 16 one head's lowest error is at least {APART} times that of 4 heads or more; confirmed in full "
-        f"if it improves by {100 * LATE_GAIN:.0f} % at most over the upper half of its D_K, and if at d_model = 32 it "
-        f"is less than {APART} times and the lowest error is not that of one head.",
+        "Retrieval through a value channel mirrors it (m = 64): at d_model = 16 one head "
+        "plateaus at a high error and 4 heads or more succeed; at d_model = 32 one head is "
+        "competitive, and several heads still end lowest.",
+        f"at d_model = 16 one head's lowest error is at least {APART} times that of 4 heads or "
+        f"more; fully confirmed if it improves by at most {100 * LATE_GAIN:.0f} % over the upper "
+        f"half of its D_K, and if at d_model = 32 it is less than {APART} times and the lowest "
+        "error is not that of one head.",
         checks,
         ("fig6",),
     )
@@ -169,7 +180,7 @@ def _check_relaxed(wide: ValuePanel | None) -> Check:
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """The value channel."""
+    """What the paper says of both panels."""
     narrow, wide = paper_integers("value.d-model")
     compared = []
     panel = value_panel(evidence, narrow)
@@ -213,7 +224,7 @@ def _relaxed_rows(panel: ValuePanel) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """The value channel."""
+    """Where one head ends beside several."""
     narrow, wide = (value_panel(evidence, d_model) for d_model in paper_integers("value.d-model"))
     if narrow is None:
         return UNMEASURED
@@ -223,15 +234,15 @@ def meaning(evidence: Evidence) -> str:
         else "is not clearly worse than several, unlike in"
     )
     first = (
-        f"At d_model = {narrow.d_model} one head ends at {num(narrow.gap)} times the error of 4 heads or more, so it "
-        f"{verdict} the paper."
+        f"At d_model = {narrow.d_model} one head ends at {num(narrow.gap)} times the error of 4 "
+        f"heads or more, so it {verdict} the paper."
     )
     if wide is None:
         return f"{first} The less compressed panel was not measured."
     return (
-        f"{first} At d_model = {wide.d_model} the lowest error comes with {wide.best_text} (paper: "
-        f"{quoted('value.relaxed.best-heads')}), and one head ends at {num(wide.gap)} times that of 4 or more: "
-        f"{_relaxed_text(wide)}."
+        f"{first} At d_model = {wide.d_model} the lowest error comes with {wide.best_text} "
+        f"(paper: {quoted('value.relaxed.best-heads')}), and one head ends at {num(wide.gap)} "
+        f"times that of 4 or more: {_relaxed_text(wide)}."
     )
 
 

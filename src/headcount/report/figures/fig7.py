@@ -45,7 +45,7 @@ def draw(evidence: Evidence) -> Any:
 
 
 def table(evidence: Evidence) -> pd.DataFrame:
-    """Accuracy of the transformer block by table, h and D_K, with s and q barred at the test beside it."""
+    """Accuracy by table, h and D_K, as it is and with s and q barred at the test."""
     lines = []
     for panel in panels(evidence):
         barred = panel.barred_at_test.cells
@@ -91,7 +91,10 @@ def _several_rows(panel: Setting) -> list[Comparison]:
         )
     last = panel.several(int(paper_value("block.saturates")))
     if last:
-        text = f"{listed([f'{f1_text(cell.mean)} with {cell.heads}' for cell in last])} at D_K = {last[0].budget}"
+        text = (
+            f"{listed([f'{f1_text(cell.mean)} with {cell.heads}' for cell in last])} at D_K = "
+            f"{last[0].budget}"
+        )
         near = all(cell.near_perfect for cell in last)
         what = _on(panel, f"D_K by which several heads are near 1 ({1 - NEAR:.2f} or more)")
         compared.append(finding_row("block.saturates", near, text, what))
@@ -113,7 +116,10 @@ def _too_many_rows(panel: Setting) -> list[Comparison]:
     most, best = panel.cells.get((heads, budget)), panel.best(budget)
     if most is None or best is None:
         return []
-    text = f"{f1_text(most.mean)} with {heads} heads at D_K = {budget}, {f1_text(best.mean)} with {best.heads}"
+    text = (
+        f"{f1_text(most.mean)} with {heads} heads at D_K = {budget}, {f1_text(best.mean)} with "
+        f"{best.heads}"
+    )
     return [
         finding_row(
             "block.too-many-heads",
@@ -168,7 +174,7 @@ def _on(panel: Setting, what: str) -> str:
 
 
 def meaning(evidence: Evidence) -> str:
-    """Whether one head saturates, several come near 1 and 8 are too many, on the first table; then the other tables."""
+    """What the first table shows of one head, several, and 8; then the other tables in short."""
     found = [panel for panel in panels(evidence) if panel.gaps]
     if not found:
         return UNMEASURED
@@ -182,7 +188,7 @@ def meaning(evidence: Evidence) -> str:
 
 
 def _one_head_text(panel: Setting) -> str:
-    """Where the runs of one head end that do not collapse, whether they still rise with D_K, and how many collapse."""
+    """Where the one-head runs that do not collapse end, and how many collapse."""
     cells = [cell for budget in panel.gaps if (cell := panel.one(budget)) is not None]
     learnt = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
     collapsed, runs = collapse_counts(cells)
@@ -198,10 +204,15 @@ def _one_head_text(panel: Setting) -> str:
             "rising with D_K" if rise >= NEAR else "level" if rise > -NEAR else "falling with D_K"
         )
     if last.late_gain is not None:
-        text += f", its last quarter of training {'still adding' if last.late_gain >= _STILL else 'adding'} "
+        text += (
+            ", its last quarter of training "
+            f"{'still adding' if last.late_gain >= _STILL else 'adding'} "
+        )
         text += num(last.late_gain)
     fallen = listed([f"{cell.collapsed} at {cell.budget}" for cell in cells if cell.collapsed])
-    apart = f", besides {collapsed} of {counted(runs, 'run')} that end below {COLLAPSED} ({fallen})"
+    apart = (
+        f", apart from {collapsed} of {counted(runs, 'run')} that end below {COLLAPSED} ({fallen})"
+    )
     return f"{text}{apart if collapsed else ', and none of its runs collapses'}"
 
 
@@ -228,7 +239,10 @@ def _too_many_text(panel: Setting) -> str:
     if most is None or best is None:
         return ""
     if best.heads == heads:
-        return f"{heads} heads at D_K = {budget} are the best, {num(best.mean)}, not too many as in the paper"
+        return (
+            f"{heads} heads at D_K = {budget} are the best, {num(best.mean)}, not too many as in "
+            "the paper"
+        )
     gap = f"{num(most.mean)} against {num(best.mean)} with {best.heads}"
     return f"{heads} heads at D_K = {budget} are too many, as in the paper: {gap}"
 
@@ -240,12 +254,15 @@ def _other_text(panel: Setting) -> str:
     assert one is not None
     assert best is not None
     fallen = (
-        f" besides {one.collapsed} of {counted(len(one.seeds), 'run')} below {COLLAPSED}"
+        f" apart from {one.collapsed} of {counted(len(one.seeds), 'run')} below {COLLAPSED}"
         if one.collapsed
         else ""
     )
     alone = f"{num(learnt.mean)}{fallen}" if learnt else f"{len(one.seeds)} runs below {COLLAPSED}"
-    return f"on {panel.title} at D_K = {budget} one head has {alone}, and {best.heads} heads have {num(best.mean)}"
+    return (
+        f"on {panel.title} at D_K = {budget} one head has {alone}, and {best.heads} heads have "
+        f"{num(best.mean)}"
+    )
 
 
 FIGURE = Figure(

@@ -23,7 +23,7 @@ _JITTER = 0.009  # octaves between the seeds
 
 
 def accuracy_chart(evidence: Evidence) -> alt.TopLevelMixin:
-    """Fig. 7: accuracy against D_K on each table, seeds beside their mean; below, with s and q barred at the test."""
+    """Accuracy against D_K, seeds beside their mean; below, with s and q barred at the test."""
     found = panels(evidence)
     lines = [line for panel in found for line in _panel_lines(panel)]
     frame = require_rows(pd.DataFrame(lines), "runs of the transformer block")
@@ -69,7 +69,9 @@ def accuracy_chart(evidence: Evidence) -> alt.TopLevelMixin:
 
 
 def _ruler(least: float) -> tuple[list[float], list[float]]:
-    """The ends and ticks of accuracy: from 0, or where every run has learnt from the tenth below the least.
+    """The ends and ticks of the accuracy axis.
+
+    It starts at 0, or where every run has learnt at the tenth below the least.
 
     >>> _ruler(0.31)[1], _ruler(0.667)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], ([0.584, 1.016], [0.6, 0.7, 0.8, 0.9, 1.0]))
@@ -113,13 +115,16 @@ def _panel_lines(panel: Setting) -> Iterator[dict[str, object]]:
 def _subtitle(found: list[Setting]) -> str:
     runs = listed([f"{panel.name} {_seeds(panel)} of {panel.steps:,} steps" for panel in found])
     lines = [
-        f"filled: means, bars: 95 % intervals; small circles: runs ({runs}), with the number near 0",
-        "lower row: the same runs where neither s = π(q) nor the query q may be the answer; in brackets "
-        f"d_model, with m = {listed(list(dict.fromkeys(f'{panel.items:,}' for panel in found)))} items",
+        f"filled: means, bars: 95 % intervals; small circles: runs ({runs}), with the number of "
+        "those near 0",
+        "lower row: the same runs where neither s = π(q) nor the query q may be the answer; in "
+        "brackets d_model, with m = "
+        f"{listed(list(dict.fromkeys(f'{panel.items:,}' for panel in found)))} items",
     ]
     if any(panel.compressed for panel in found):
         lines.append(
-            f"dotted: {quoted('block.single-head.partial')}, the paper's runs with one head that do not collapse"
+            f"dotted: {quoted('block.single-head.partial')}, the paper's runs with one head that "
+            "do not collapse"
         )
     return "\n".join(lines)
 

@@ -42,12 +42,15 @@ def block_advantage(evidence: Evidence) -> Claim:
         ]
     return judged(
         "C13",
-        "Several heads beat one at the same D_K in a whole transformer block on frozen token embeddings, at every D_K, "
-        "though all that a query needs stands in one slot of the context.",
-        f"{_WHERE}, at more than half of the D_K tested the best of several heads is clearly ahead of one head (95 % "
-        f"intervals apart, or every seed above every seed, with fewer than four seeds by {NEAR}); confirmed in full if "
-        f"at every D_K, if the gap is {NEAR} or more at every D_K, and if every head count from 2 on is more accurate "
-        "than one head at every D_K, but for the 8 at D_K = 64 that the paper calls too many.",
+        "Several heads beat one at the same D_K in a whole transformer block on frozen token "
+        "embeddings, at every D_K, although one slot of the context holds everything that a "
+        "query needs.",
+        f"{_WHERE}, at more than half of the D_K tested the best of several heads is clearly "
+        "ahead of one head (the 95 % intervals are disjoint, or every seed is above every seed "
+        f"of one head, with fewer than four seeds by {NEAR}); fully confirmed if it is at every "
+        f"D_K, if the gap is {NEAR} or more at every D_K, and if every head count from 2 up is "
+        "more accurate than one head at every D_K, except for the 8 heads at D_K = 64 that the "
+        "paper calls too many.",
         checks,
         ("fig7", "block"),
     )
@@ -74,20 +77,22 @@ def block_saturation(evidence: Evidence) -> Claim:
         ]
     return judged(
         "C14",
-        f"With several heads the block is near-perfect by D_K ≈ {quoted('block.saturates')}; with one head runs collapse "
-        f"to 0 from D_K = {quoted('block.single-head.bimodal-from')} on or stay near "
-        f"{quoted('block.single-head.partial')}, and no run with several heads collapses.",
-        f"{_WHERE}, at D_K = {budget} every head count from 2 on has an accuracy of {1 - NEAR:.2f} or more and one "
-        f"head has not; confirmed in full if one-head runs that do not collapse are within {NEAR} of "
-        f"{quoted('block.single-head.partial')} there, and runs collapse (below {COLLAPSED}) with one head from D_K = "
-        f"{quoted('block.single-head.bimodal-from')} on and with no other head count.",
+        f"With several heads the block is near-perfect by D_K ≈ {quoted('block.saturates')}; with "
+        f"one head, runs collapse to 0 from D_K = {quoted('block.single-head.bimodal-from')} up "
+        f"or stay near {quoted('block.single-head.partial')}, and no run with several heads "
+        "collapses.",
+        f"{_WHERE}, at D_K = {budget} every head count from 2 up has an accuracy of "
+        f"{1 - NEAR:.2f} or more and one head does not; fully confirmed if one-head runs that do "
+        f"not collapse are within {NEAR} of {quoted('block.single-head.partial')} there, and runs "
+        f"collapse (below {COLLAPSED}) with one head from D_K = "
+        f"{quoted('block.single-head.bimodal-from')} up and with no other head count.",
         checks,
         ("fig7",),
     )
 
 
 def _every_count(panel: Setting) -> Check:
-    """Whether each head count beats one head at each D_K, but where the paper has too many heads."""
+    """Whether each head count beats one head at each D_K, except where the paper does not."""
     too_many = paper_integers("block.too-many-heads")[:2]
     lost = [
         f"{cell.heads} heads at {budget}"
@@ -121,20 +126,23 @@ def _partial(panel: Setting) -> Check:
     if end is None:
         return Check(False, f"{panel.name}: every run with one head collapses")
     ends = "" if end.interval is None else f" (95 %: {interval_text(end.interval)})"
-    text = f"{panel.name}: {num(end.mean)}{ends} in the {counted(len(end.seeds), 'one-head run')} that did not collapse"
+    text = (
+        f"{panel.name}: {num(end.mean)}{ends} in the {counted(len(end.seeds), 'one-head run')} "
+        "that did not collapse"
+    )
     return Check(abs(end.mean - paper) <= NEAR, text)
 
 
 def _collapses(panel: Setting) -> Check:
-    """Whether runs collapse with one head, from the paper's D_K on, and with no other head count."""
+    """Whether runs collapse with one head only, from the paper's D_K up."""
     first = paper_value("block.single-head.bimodal-from")
     one = collapse_counts(
         cell for (heads, budget), cell in panel.cells.items() if heads == 1 and budget >= first
     )
     several = collapse_counts(cell for (heads, _), cell in panel.cells.items() if heads > 1)
     text = (
-        f"{panel.name}: {one[0]} of {counted(one[1], 'one-head run')} from D_K = {num(first)} on collapsed, and "
-        f"{several[0]} of {several[1]} with several heads"
+        f"{panel.name}: {one[0]} of {counted(one[1], 'one-head run')} from D_K = {num(first)} up "
+        f"collapsed, and {several[0]} of {several[1]} with several heads"
     )
     return Check(one[0] > 0 and several[0] == 0, text)
 
@@ -144,4 +152,7 @@ def _unmeasured(evidence: Evidence, where: str = "") -> str:
     titles = [panel.title for panel in panels(evidence)]
     if not titles:
         return ""
-    return f"not measured{where} with one head and several at m/d_model ≥ {COMPRESSED}, but on {listed(titles)}"
+    return (
+        f"not measured{where} with one head and several at m/d_model ≥ {COMPRESSED}, but on "
+        f"{listed(titles)}"
+    )

@@ -16,7 +16,7 @@ from headcount.reproduction.evidence import Evidence
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 8: a table of D_K* over m and d_model; upper right conservative, lower left optimistic."""
+    """A table of D_K* over m and d_model, with its conservative and optimistic values."""
     import altair as alt
 
     from headcount.report.drawing.style import styled
@@ -62,18 +62,21 @@ def draw(evidence: Evidence) -> Any:
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """D_K* by m and d_model."""
+    """Whether D_K* rises with m and falls with d_model."""
     table = passing(evidence, "base")
     by_items, by_width = steps(table, "central", "items"), steps(table, "central", "d_model")
     if not by_items.all or not by_width.all:
         return []
     holds = by_items.up == by_items.all and by_width.down == by_width.all
-    text = f"up in {by_items.up} of {counted(by_items.all, 'step')} in m, down in {by_width.down} of {by_width.all}"
+    text = (
+        f"up in {by_items.up} of {counted(by_items.all, 'step')} in m, down in {by_width.down} of "
+        f"{by_width.all}"
+    )
     return [finding_row("thresholds.trend", holds, f"{text} in d_model")]
 
 
 def meaning(evidence: Evidence) -> str:
-    """D_K* by m and d_model."""
+    """The range of D_K*, and how it changes with m and d_model."""
     table = passing(evidence, "base")
     found = sorted((budget, m, d) for m, d, budget in rows(table, "items", "d_model", "central"))
     by_items, by_width = steps(table, "central", "items"), steps(table, "central", "d_model")
@@ -81,9 +84,10 @@ def meaning(evidence: Evidence) -> str:
         return UNMEASURED
     (least, m, d), (most, large, narrow) = found[0], found[-1]
     return (
-        f"The smallest passing budget goes from {least} at (m, d_model) = ({m}, {d}) to {most} at ({large}, {narrow}). "
-        f"It grows in {by_items.up} of {counted(by_items.all, 'step')} in m and falls in {by_width.down} of "
-        f"{by_width.all} in d_model; the paper says that it does both."
+        f"The smallest passing budget ranges from {least} at (m, d_model) = ({m}, {d}) to {most} "
+        f"at ({large}, {narrow}). It grows in {by_items.up} of {counted(by_items.all, 'step')} in "
+        f"m and falls in {by_width.down} of {by_width.all} in d_model; the paper reports both "
+        "trends."
     )
 
 

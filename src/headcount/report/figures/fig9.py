@@ -25,7 +25,10 @@ LEAST_BUDGETS = 4  # of a curve that shows a window
 
 @dataclass(frozen=True)
 class Window:
-    """How fast one head count rises to 0.99: the passing budget over the last budget below 0.9 and below 0.5."""
+    """How fast one head count rises to 0.99: the passing budget over the last one below an F1.
+
+    `from_high` counts from the last budget below 0.9, `from_half` from the last below 0.5.
+    """
 
     items: int
     d_model: int
@@ -36,7 +39,7 @@ class Window:
 
 
 def windows(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> list[Window]:
-    """The windows of these grids, for head counts that pass; permutations count once, on the base grid."""
+    """The windows of head counts that pass; permutations count once, on the base grid."""
     curves: dict[tuple[int, int, int, int], list[tuple[int, float]]] = {}
     for grid in grids:
         names = ("items", "d_model", "degree", "heads", "budget", "mean")
@@ -83,14 +86,13 @@ class Rise:
     @property
     def text(self) -> str:
         """What the factors are, with the number of curves."""
-        top = f"F1 goes from 0.9 to 0.99 while D_K grows at most × {num(self.top)} (median of {self.curves} curves; "
-        top += f"nine in ten at most × {num(self.most)})"
-        whole = (
-            ""
-            if self.whole is None
-            else f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+        text = (
+            f"F1 rises from 0.9 to 0.99 while D_K grows at most × {num(self.top)} "
+            f"(median of {self.curves} curves; nine in ten at most × {num(self.most)})"
         )
-        return f"{top}{whole}, counted from the last tested D_K below that F1"
+        if self.whole is not None:
+            text += f", and at most × {num(self.whole)} from 0.5 (median of {self.whole_curves})"
+        return f"{text}, counted from the last tested D_K below that F1"
 
 
 def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise | None:
@@ -107,7 +109,7 @@ def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise
 
 
 def draw(evidence: Evidence) -> Any:
-    """Fig. 9: the curves of every base point."""
+    """The curves of every base point."""
     from headcount.report.drawing.curve_panels import curve_panels, grid_curves
 
     return curve_panels(
@@ -116,7 +118,7 @@ def draw(evidence: Evidence) -> Any:
 
 
 def sharp_transition(evidence: Evidence) -> Claim:
-    """C1: judged by the factor of D_K between a low F1 and 0.99, by median over (m, d_model, r, h)."""
+    """C1: judged by the factor of D_K between a low F1 and 0.99, over (m, d_model, r, h)."""
     found = rise(evidence)
     checks = [Check(None, "")]
     if found is not None:
@@ -128,8 +130,9 @@ def sharp_transition(evidence: Evidence) -> Claim:
     return judged(
         "C1",
         "F1 rises sharply in a narrow window of D_K, at every m, d_model and h that reaches 0.99.",
-        "from the last tested D_K with F1 below 0.9 to the first with 0.99 D_K at most doubles (median), and at most "
-        "triples in nine of ten curves; confirmed in full if it also at most doubles from the last below 0.5 (median).",
+        "between the last tested D_K with F1 below 0.9 and the first with 0.99, D_K at most "
+        "doubles (median), and at most triples in nine of ten curves; fully confirmed if it also "
+        "at most doubles from the last D_K with F1 below 0.5 (median).",
         checks,
         ("fig1", "fig9", "fig11"),
     )
@@ -166,13 +169,14 @@ def meaning(evidence: Evidence) -> str:
     named = [point for point in paper_pairs("single-head.fails") if point in failed]
     among = f", among them the paper's {pairs_text(named)}" if named else ""
     rest = (
-        ", the whole of it is not shown to be"
+        ", but the whole of it is not shown to be"
         if speed.narrow_top and speed.narrow_whole is False
         else ""
     )
     return (
-        f"{speed.text}: the end of the rise is {'narrow' if speed.narrow_top else 'not narrow'}{rest}. One head never "
-        f"reaches 0.99 at {len(failed)} of {counted(len(found), 'point')}{among}."
+        f"{speed.text}: the end of the rise is "
+        f"{'narrow' if speed.narrow_top else 'not narrow'}{rest}. One head never reaches 0.99 at "
+        f"{len(failed)} of {counted(len(found), 'point')}{among}."
     )
 
 

@@ -26,7 +26,7 @@ _PANELS = ("total key dimension D_K", "bits per key–query parameter")
 
 
 def compiled_frontier(evidence: Evidence) -> pd.DataFrame:
-    """The frontier, beside results at the scale of the paper; other evidence has none of its own."""
+    """The shipped frontier, which belongs to results at the scale of the paper alone."""
     preset = evidence.provenance.get("preset")
     if preset != "paper":
         raise InputError(f"not measured by the preset “{preset}”" if preset else "not measured")
@@ -42,7 +42,10 @@ def frontier_command(evidence: Evidence) -> str:
     points = ",".join(f"{m}x{d}" + (f"x{r}" if r > 1 else "") for m, d, r in sizes)
     count = len(set(table["seed"]))
     seeds = f" --seeds {count}" if count > 1 else ""
-    return f"headcount frontier --points {points}{seeds} --time-limit {max(table['time_limit']):g} --chart frontier.png"
+    return (
+        f"headcount frontier --points {points}{seeds} --time-limit {max(table['time_limit']):g} "
+        "--chart frontier.png"
+    )
 
 
 def draw(evidence: Evidence) -> Any:
@@ -51,7 +54,7 @@ def draw(evidence: Evidence) -> Any:
 
 
 def draw_frontier(table: pd.DataFrame) -> Any:
-    """Every point of `experiments.frontier` against m'·log₂ m/d_model: D_K, and the bits of a parameter."""
+    """Every point of a frontier against m'·log₂ m/d_model: D_K, and bits per parameter."""
     import altair as alt
 
     from headcount.report.drawing.style import log2_axis, styled, tooltips
@@ -100,13 +103,13 @@ def draw_frontier(table: pd.DataFrame) -> Any:
 def _subtitle(table: pd.DataFrame) -> str:
     limits = sorted({f"{limit:g}" for limit in table["time_limit"].dropna()}, key=float)
     spent = (
-        f"\ncompiled in at most {' to '.join(dict.fromkeys((limits[0], limits[-1])))} s a search"
+        f"\ncompiled in at most {' to '.join(dict.fromkeys((limits[0], limits[-1])))} s per search"
         if limits
         else ""
     )
     none = len(table) - len(table.dropna(subset=["budget"]))
     more = f"\nnothing was certified in time in {none} of {len(table)} searches" if none else ""
-    return f"compiled and constructed: every pair is right; trained: F1 of 0.99{spent}{more}"
+    return f"compiled and constructed: every pair is correct; trained: F1 of 0.99{spent}{more}"
 
 
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
@@ -158,7 +161,7 @@ def table(evidence: Evidence) -> pd.DataFrame:
 
 
 def meaning(evidence: Evidence) -> str:
-    """Compiled weights beside the others."""
+    """How small compiled weights are beside trained and constructed ones."""
     try:
         found = compiled_frontier(evidence).dropna(subset=["budget"])
     except InputError:
@@ -180,9 +183,9 @@ def meaning(evidence: Evidence) -> str:
     trained = (known["bits"] / (2 * known["d_model"] * known["trained"])).tolist()
     more = f", trained ones up to {num(max(trained))}" if trained else ""
     return (
-        f"At {counted(points, 'point')} compiled weights are right on every pair{needs}. They carry up to "
-        f"{num(best['bits_per_parameter'])} bits per key–query parameter, at ({best['items']}, {best['d_model']})"
-        f"{more}{_law(found)}."
+        f"At {counted(points, 'point')} compiled weights are correct on every pair{needs}. They "
+        f"carry up to {num(best['bits_per_parameter'])} bits per key–query parameter, at "
+        f"({best['items']}, {best['d_model']}){more}{_law(found)}."
     )
 
 
@@ -195,7 +198,10 @@ def _law(found: pd.DataFrame) -> str:
         line = compiled_law(found)
     except InputError:  # too few points for a line
         return ""
-    return f", and their D_K follows {num(line.slope)} m log₂ m/d_model with R² {num(line.r_squared or 0.0)}"
+    return (
+        f", and their D_K follows {num(line.slope)} m log₂ m/d_model with R² "
+        f"{num(line.r_squared or 0.0)}"
+    )
 
 
 FIGURE = Figure(

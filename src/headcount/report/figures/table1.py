@@ -22,7 +22,7 @@ MEDIAN_FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Split:
-    """The paper's width with one head count: our mean F1 there, and the smallest budget that passes with it."""
+    """The paper's width with one head count: our mean F1, and the smallest passing budget."""
 
     heads: int
     budget: int  # heads · the paper's width
@@ -48,8 +48,8 @@ class Split:
 class PaperWidth:
     """One base point: the paper's d_k, our threshold, and the paper's d_k in our runs.
 
-    `nearest` has the head count with which the paper's width comes nearest our D_K*; `passing` is the split with the
-    fewest heads that passes at the paper's width. They are None where nothing was run, or where none passes.
+    `nearest` is the split of the paper's width that comes nearest to our D_K*; `passing` is the one
+    with the fewest heads that passes. They are None where nothing was run, or where none passes.
     """
 
     items: int
@@ -90,7 +90,7 @@ def _paper_width(width: int, ours: pd.DataFrame, splits: list[Split]) -> PaperWi
 def _interval(
     optimistic: int | None, conservative: int | None, heads_low: int | None, heads_high: int | None
 ) -> tuple[float, float] | None:
-    """The least and the largest d_k = D_K/h that the two intervals allow; None where an end is missing."""
+    """The least and the largest d_k = D_K/h that the two intervals allow, if both are closed."""
     if optimistic is None or conservative is None or heads_low is None or heads_high is None:
         return None
     return optimistic / heads_high, conservative / heads_low
@@ -108,9 +108,10 @@ def _splits(by_heads: pd.DataFrame, curves: pd.DataFrame, width: int) -> list[Sp
 
 
 def table(evidence: Evidence) -> pd.DataFrame:
-    """d_k* of every base point of the paper, ours beside it, with D_K* and h*, and the paper's width in our runs.
+    """The paper's d_k* and ours at every base point, and the paper's width in our runs.
 
-    Intervals stand in brackets: D_K* from optimistic to conservative, h* with the counts that are not told from it.
+    Intervals are in brackets: D_K* from optimistic to conservative, h* with the head counts that
+    are indistinguishable from it.
     """
     ours = {(point.items, point.d_model): point for point in paper_widths(evidence)}
     ends = _ends(evidence)
@@ -135,16 +136,8 @@ def table(evidence: Evidence) -> pd.DataFrame:
 
 def _ends(evidence: Evidence) -> dict[tuple[int, int], tuple[str, str]]:
     """D_K* and h* of every base point, with their intervals."""
-    names = (
-        "items",
-        "d_model",
-        "central",
-        "optimistic",
-        "conservative",
-        "heads",
-        "heads_low",
-        "heads_high",
-    )
+    names = ("items", "d_model", "central", "optimistic", "conservative")
+    names += ("heads", "heads_low", "heads_high")
     return {
         (m, d): (_with_ends(budget, low, high), _with_ends(heads, few, many))
         for m, d, budget, low, high, heads, few, many in rows(passing(evidence, "base"), *names)
@@ -168,7 +161,10 @@ def small_widths(evidence: Evidence) -> Claim:
     if len(widths) > 1:
         strict = sum(low <= width <= high for width in widths)
         inside = sum(low - 1 <= width <= next_key_dim(high) for width in widths)
-        text = f"d_k* {min(widths)} to {max(widths)}, {strict} of {counted(len(widths), 'point')} in [{low}, {high}]"
+        text = (
+            f"d_k* {min(widths)} to {max(widths)}, {strict} of {counted(len(widths), 'point')} in "
+            f"[{low}, {high}]"
+        )
         if strict < len(widths):
             rest = "the other" if strict == len(widths) - 1 else "the others"
             text += f", {rest if inside == len(widths) else inside - strict} within one step of it"
@@ -183,10 +179,12 @@ def small_widths(evidence: Evidence) -> Claim:
         ]
     return judged(
         "C10",
-        f"At D_K* each head is narrow, d_k* in [{low}, {high}] with median {quoted('key-dim.median')}: gains come from "
-        "adding heads rather than from making each head wide.",
-        f"three quarters of our d_k* lie in [{low}, {high}], give or take one step of the widths; confirmed in full if "
-        f"all do, the median is within a factor {MEDIAN_FACTOR}, and h* varies by a larger factor than d_k*.",
+        f"At D_K* each head is narrow, d_k* in [{low}, {high}] with median "
+        f"{quoted('key-dim.median')}: gains come from adding heads rather than from making each "
+        "head wide.",
+        f"three quarters of our d_k* lie in [{low}, {high}], give or take one step of the widths; "
+        f"fully confirmed if all do, the median is within a factor {MEDIAN_FACTOR} of the "
+        "paper's, and h* varies by a larger factor than d_k*.",
         checks,
         ("table1", "fig2"),
     )
@@ -220,7 +218,8 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def _width_row(point: PaperWidth) -> Comparison:
-    """One entry of Table 1; the paper's width in our runs tells another search from another training."""
+    """One entry of Table 1. The paper's width in our runs tells a different search from a
+    different training: if it passes here too, the two searches tried other budgets."""
     heads = counted(point.heads, "head")
     tried = [split for split in (point.nearest, point.passing) if split is not None]
     own = (
@@ -239,16 +238,16 @@ def _width_row(point: PaperWidth) -> Comparison:
 
 
 def _own_split_row(found: list[PaperWidth]) -> Comparison:
-    """At how many of the points swept in full the paper's width passes with us, and with a budget near ours."""
+    """At how many fully swept points the paper's width passes here too, and at what budget."""
     found = [point for point in found if point.nearest]
     passed = [point.passing.budget / point.budget for point in found if point.passing]
     lower = [point for point in found if point.key_dim < point.width]
     also = sum(point.passing is not None for point in lower)
     at = f", at × {num(min(passed))} to × {num(max(passed))} of our D_K*" if passed else ""
     return Comparison(
-        what="points swept with every head count where the paper's width passes with one of them",
+        what="points, swept with every head count, where the paper's width passes with one of them",
         paper=str(len(found)),
-        ours=f"{len(passed)}{at}; of the {len(lower)} where ours is narrower {also}",
+        ours=f"{len(passed)}{at}; {also} of the {len(lower)} where ours is narrower",
         difference=signed(len(passed) - len(found)),
         overlap=None,
         place="Table 1",
@@ -256,7 +255,7 @@ def _own_split_row(found: list[PaperWidth]) -> Comparison:
 
 
 def meaning(evidence: Evidence) -> str:
-    """d_k* beside the paper's."""
+    """How narrow heads are, and why our widths differ from the paper's."""
     found = paper_widths(evidence)
     if not found:
         return UNMEASURED
@@ -265,9 +264,9 @@ def meaning(evidence: Evidence) -> str:
     swept = [point for point in other if point.nearest]
     passed = sum(point.passing is not None for point in swept)
     ending = (
-        "Where they differ the paper's width was not tried."
+        "Where they differ, the paper's width was not tried."
         if other
-        else "Nowhere do the two differ."
+        else "The two differ nowhere."
     )
     if swept:
         reason = (
@@ -275,11 +274,15 @@ def meaning(evidence: Evidence) -> str:
             if passed == len(swept)
             else ""
         )
-        ending = f"Of {len(swept)} that differ and were swept the paper's width passes in our runs at {passed}{reason}."
+        ending = (
+            f"Of the {len(swept)} that differ and were swept, the paper's width passes in our "
+            f"runs at {passed}{reason}."
+        )
     low, high = paper_integers("key-dim.range")
     return (
-        f"Heads are narrow at the threshold: d_k* is {min(widths)} to {max(widths)} (paper: {low} to {high}), the same "
-        f"as the paper's at {len(found) - len(other)} of {counted(len(found), 'point')}. {ending}"
+        f"Heads are narrow at the threshold: d_k* is {min(widths)} to {max(widths)} (paper: {low} "
+        f"to {high}), the same as the paper's at {len(found) - len(other)} of "
+        f"{counted(len(found), 'point')}. {ending}"
     )
 
 

@@ -12,7 +12,7 @@ from headcount.reproduction.evidence import Evidence
 
 
 def table(evidence: Evidence | None = None) -> pd.DataFrame:
-    """The step cutoffs: the paper's, and ours where it lists none. They do not depend on the evidence."""
+    """The paper's step limits, and ours where it lists none, whatever the evidence."""
     lines = [
         {
             "m": m,
@@ -53,7 +53,7 @@ def unlisted_points() -> tuple[tuple[int, int], ...]:
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
-    """The step cutoffs, which are the paper's."""
+    """The step limits, which are the paper's."""
     listed = list(rows(paper.table_2(), "items", "d_model", "steps"))
     same = sum(paper.step_cutoff(m, d) == cutoff for m, d, cutoff in listed)
     return [
@@ -69,13 +69,13 @@ def compare(evidence: Evidence) -> list[Comparison]:
 
 
 def meaning(evidence: Evidence) -> str:
-    """The step cutoffs."""
+    """Which step limits are the paper's."""
     listed_points = list(rows(paper.table_2(), "items", "d_model", "steps"))
     same = sum(paper.step_cutoff(m, d) == cutoff for m, d, cutoff in listed_points)
     more = [f"{paper.step_cutoff(m, d):,} steps" for m, d in unlisted_points()]
     return (
-        f"The step limits are the paper's at {same} of the {len(listed_points)} points that it lists. It leaves out "
-        f"{pairs_text(unlisted_points())}, where we chose {listed(more)}."
+        f"The step limits are the paper's at {same} of the {len(listed_points)} points that it "
+        f"lists. It leaves out {pairs_text(unlisted_points())}, where we chose {listed(more)}."
     )
 
 

@@ -36,9 +36,10 @@ class Control:
 
     @property
     def closed(self) -> dict[int, float]:
-        """By D_K, the share of the plain gap between one head and several that is gone; where that gap is clear.
+        """By D_K, the share of the gap between one head and several that is gone.
 
-        Several heads have the control too where they were run with it; else they are the plain ones.
+        Only where the plain gap is clear. Several heads have the control too where they were run
+        with it; otherwise the plain ones are used.
         """
         found = {}
         for cell in self.cells:
@@ -55,7 +56,7 @@ class Control:
 
 
 def controls(evidence: Evidence) -> list[Control]:
-    """Every control with one head, table by table: barred at the test first, which all plain runs have."""
+    """Every control with one head, by table; first barring at the test, which needs no new run."""
     found = settings(evidence)
     found_controls = []
     for plain in (setting for setting in found if setting.plain):
@@ -66,7 +67,7 @@ def controls(evidence: Evidence) -> list[Control]:
 
 
 def most_controlled(found: list[Control]) -> list[Control]:
-    """The controls, without scaled rows, of the table that has most of them; of the first where tables tie."""
+    """The controls, without scaled rows, of the table with most of them; the first of equals."""
     unscaled = [control for control in found if not control.scaled]
     tables = [
         [control for control in unscaled if control.plain is plain.plain] for plain in unscaled

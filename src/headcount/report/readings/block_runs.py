@@ -1,4 +1,4 @@
-"""What the runs of the transformer block say (Section 7.3): accuracies, collapses, kinds of errors."""
+"""What the runs of the transformer block say (Section 7.3): accuracies, collapses, errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _PROTOCOL = ["steps", "batch", "learning_rate"]
 
 @dataclass(frozen=True)
 class Cell:
-    """The seeds of one (h, D_K): their accuracies by seed (0 where a run diverged), the mean and its t-interval."""
+    """The seeds of one (h, D_K): the mean accuracy with its t-interval, and each seed's.
+
+    A run that diverged counts as 0.
+    """
 
     heads: int
     budget: int
@@ -55,7 +58,7 @@ class Cell:
 
     @property
     def late_gain(self) -> float | None:
-        """How much validation accuracy rises over the last quarter of training, by mean; None with too few checks."""
+        """Mean gain in validation accuracy over the last quarter of training; None if unknown."""
         gains = []
         for text, steps in rows(self.runs.loc[self.runs["diverged"].isna()], "history", "steps"):
             course = json.loads(text)
@@ -64,12 +67,18 @@ class Cell:
         return fmean(gains) if gains else None
 
     def answers(self, kind: str) -> float:
-        """The share of all final test answers that are of a kind: `correct`, `s`, `q`, `context`, `null`, `other`."""
+        """The share of final test answers of one kind.
+
+        Kinds are `correct`, `s`, `q`, `context`, `null` and `other`.
+        """
         return fmean(self.runs[f"answer_{kind}"])
 
     @property
     def errors_s(self) -> float | None:
-        """The share of wrong answers that are s, in the runs that did not collapse; None below one error in 100."""
+        """The share of wrong answers that are s, in the runs that did not collapse.
+
+        None below one error in 100.
+        """
         learnt = self.runs.loc[self.runs["test"] >= COLLAPSED]
         wrong = sum(1 - correct for correct in learnt["answer_correct"])
         return sum(learnt["answer_s"]) / wrong if wrong >= 0.01 * len(learnt) > 0 else None
@@ -109,12 +118,15 @@ class Setting:
 
     @property
     def plain(self) -> bool:
-        """Whether this is the paper's experiment, without a control; random rows have no length of their own."""
+        """Whether this is the paper's experiment, without a control.
+
+        The scale of random rows does not matter: they have no natural length.
+        """
         return self.control == "none" and (self.scale == 1 or self.table == RANDOM)
 
     @property
     def compressed(self) -> bool:
-        """Whether a claim on token embeddings applies: those of the paper are compressed, and not random."""
+        """Whether claims on token embeddings apply: the paper's are compressed, not random."""
         return self.table != RANDOM and self.items >= COMPRESSED * self.d_model
 
     @property
@@ -165,13 +177,16 @@ class Setting:
         return max(self.several(budget), key=lambda cell: cell.mean, default=None)
 
     def gap(self, budget: int) -> float | None:
-        """By how much the best of several heads is ahead of one; None where one of the two was not measured."""
+        """How far the best of several heads is ahead of one; None if one of them is missing."""
         one, best = self.one(budget), self.best(budget)
         return None if one is None or best is None else best.mean - one.mean
 
     def ahead(self, budget: int) -> bool:
-        """Whether the best of several heads is clearly ahead of one: the 95 % intervals are apart, or each of its seeds
-        beats each of one head's, and by much where there are fewer than four."""
+        """Whether the best of several heads is clearly ahead of one.
+
+        Either the 95 % intervals are disjoint, or each of its seeds beats each of one head's; with
+        fewer than four seeds, by at least `NEAR`.
+        """
         one, best = self.one(budget), self.best(budget)
         if one is None or best is None:
             return False
@@ -192,11 +207,11 @@ class Setting:
 
 
 def settings(evidence: Evidence) -> list[Setting]:
-    """Every setting measured: the tables nearest to the paper's first, on each the paper's experiment, the controls,
-    and both with scaled rows.
+    """Every setting measured, the tables nearest to the paper's first.
 
-    Where a setting was run with several step limits, batches or learning rates, those of most of its runs count, and
-    of equals the longest.
+    On each table: the paper's experiment, the controls, and both with scaled rows. Where a setting
+    was run with several step limits, batches or learning rates, those of most of its runs count,
+    and of equals the longest.
     """
     if evidence.block.empty:
         return []

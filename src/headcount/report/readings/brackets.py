@@ -22,8 +22,8 @@ class Bracket:
     lower: tuple[int, str] | None  # the largest lower bound
     upper: tuple[int, str] | None  # the smallest construction
     tried: bool  # whether the construction as printed in the paper was
-    printed: int | None  # its D_K; None where it recognises the graph at none that was tried
-    one_each: bool  # whether the smallest construction is one head of width 1 an edge, which every graph has
+    printed: int | None  # its D_K; None where no D_K tried recognises the graph
+    one_each: bool  # whether the smallest construction is the trivial one: a head per edge
 
     @property
     def above(self) -> bool:
@@ -40,7 +40,7 @@ class Bracket:
         if self.lower:
             parts.insert(0, f"{self.lower[0]:,} ({self.lower[1]}) {'≤' if self.above else '>'}")
         if self.upper:
-            name = f"{self.upper[1]}, one head an edge" if self.one_each else self.upper[1]
+            name = f"{self.upper[1]}, one head per edge" if self.one_each else self.upper[1]
             parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({name})")
         own = (
             f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}"
@@ -51,7 +51,7 @@ class Bracket:
 
     @property
     def as_printed(self) -> bool:
-        """Whether the construction as printed recognises the graph, with no less than the trained budget."""
+        """Whether the construction as printed recognises the graph, with at least D_K*."""
         return self.printed is not None and self.budget <= self.printed
 
     @property

@@ -16,7 +16,8 @@ GRID_STEP = 1.1  # budgets are tested in steps of 10 %, so less is not told apar
 class FewHeads:
     """A point seen with one head count alone: `alone` is the smallest budget that passes with it.
 
-    Only where it was tested at D_K* or above, so that `alone` None means that it fails where other counts pass.
+    Only where it was tested at D_K* or above, so that an `alone` of None means that it fails where
+    other head counts pass.
     """
 
     items: int

@@ -18,7 +18,7 @@ PROPORTIONAL = (0.8, 1.2)  # a power that counts as 1
 
 
 def regular_line(evidence: Evidence, *, all_degrees: bool = False) -> LineFit | None:
-    """D_K* against r·m log₂ m/d_model (Fig. 12), on the degrees of the paper's fit or on all measured."""
+    """D_K* against r·m log₂ m/d_model (Fig. 12), on the paper's degrees or on all measured."""
     return fitted(regular_fit, _degrees(evidence, all_degrees))
 
 
@@ -35,7 +35,7 @@ def is_proportional(power: LineFit) -> bool:
 
 
 def beyond_line(evidence: Evidence) -> list[tuple[int, str, float]]:
-    """Degrees that the paper's fit leaves out: below or above our fit without them, and D_K* over what it says."""
+    """Degrees that the paper's fit leaves out: their side of our fit, and D_K* relative to it."""
     line, table = regular_line(evidence), passing(evidence, "regular")
     table = table.loc[~table["degree"].isin(paper_integers("regular.degrees"))]
     if line is None or table.empty:
