@@ -1,4 +1,4 @@
-"""Runs of the transformer block made by rule: `BLOCK` is like the paper's Figure 7, with our controls beside it."""
+"""Made-up runs of the transformer block: `BLOCK` is like Figure 7, with our controls beside it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from headcount.sweeps.block_folder import BLOCK_COLUMNS
 
 @dataclass(frozen=True)
 class Block:
-    """Runs of the transformer block on one table: `accuracies` maps (h, D_K) to the test accuracy of each seed.
+    """Runs on one table: `accuracies` maps (h, D_K) to the test accuracy of each seed.
 
-    Of the wrong answers a share `to_s` is s, and the rest is another item of the context; a run at 0 answers NULL.
+    Of the wrong answers a share `to_s` is s, and the rest is another item of the context; a run at
+    0 answers NULL.
     """
 
     accuracies: dict[tuple[int, int], tuple[float, ...]]
@@ -99,7 +100,7 @@ def seeds_around(mean: float, count: int = 7, collapsed: int = 0) -> tuple[float
 def block_like_the_papers(
     count: int = 7, less: float = 0.0
 ) -> dict[tuple[int, int], tuple[float, ...]]:
-    """One head bimodal from D_K = 256 on and never near 1, several heads near 1 at 512, 8 too many at 64."""
+    """One head bimodal from D_K = 256 up, several heads near 1 at 512, 8 too many at 64."""
     one = {
         (1, budget): seeds_around(mean - less, count, min(COLLAPSES.get(budget, 0), count - 1))
         for budget, mean in zip(BUDGETS, ONE_HEAD, strict=True)

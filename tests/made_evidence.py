@@ -1,4 +1,4 @@
-"""Evidence made by rule: every head count of a point rises to 0.99 at a given budget, or never does.
+"""Made-up evidence: every head count of a point rises to 0.99 at a given budget, or never does.
 
 `WORLD` is like the paper's findings, `QUICK` a part of it, `NOTHING` has no runs.
 """
@@ -58,12 +58,8 @@ class Point:
             for budget in budgets:
                 mean = FAILING if need is None else PASSING * min(1.0, budget / need) ** self.power
                 ends = {"mean": mean, "low": mean - 0.002, "high": mean + 0.002}
-                yield (
-                    self.key
-                    | {"heads": heads, "budget": budget}
-                    | ends
-                    | {"runs": self.runs, "diverged": 0}
-                )
+                split = {"heads": heads, "budget": budget}
+                yield self.key | split | ends | {"runs": self.runs, "diverged": 0}
 
     def threshold(self) -> dict[str, object]:
         budget, heads = self.best or (None, None)
@@ -76,18 +72,16 @@ class Point:
     def by_heads(self) -> Iterable[dict[str, object]]:
         for heads, need in self.needs.items():
             three = {"central": need, "optimistic": need, "conservative": need}
-            yield (
-                self.key
-                | {"heads": heads}
-                | three
-                | {"key_dim": need and need // heads, "mean": need and PASSING}
-            )
+            more = {"key_dim": need and need // heads, "mean": need and PASSING}
+            yield self.key | {"heads": heads} | three | more
 
 
 @dataclass(frozen=True)
 class World:
-    """Points, value errors {d_model: {heads: [errors at growing budgets]}}, ceilings and runs of the block, to be made
-    into evidence."""
+    """What evidence is made from: points, value errors, ceilings and runs of the block.
+
+    `errors` maps d_model to {heads: [errors at growing budgets]}.
+    """
 
     points: tuple[Point, ...] = ()
     errors: dict[int, dict[int, list[float]]] = field(default_factory=dict)
@@ -106,15 +100,8 @@ class World:
         curves = [row for point in self.points for row in point.curve()] + list(
             self._value_curves()
         )
-        whole = [
-            "central",
-            "optimistic",
-            "conservative",
-            "heads",
-            "key_dim",
-            "heads_low",
-            "heads_high",
-        ]
+        whole = ["central", "optimistic", "conservative"]
+        whole += ["heads", "key_dim", "heads_low", "heads_high"]
         by_heads = pd.DataFrame([row for point in self.points for row in point.by_heads()])
         table = pd.DataFrame([point.threshold() for point in self.points])
         names = ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"]
@@ -125,23 +112,12 @@ class World:
 
     def _value_curves(self) -> Iterable[dict[str, object]]:
         for d_model, by_heads in self.errors.items():
-            key = {
-                "grid": "value",
-                "variant": "value",
-                "degree": 1,
-                "items": 64,
-                "d_model": d_model,
-            }
+            key = {"grid": "value", "variant": "value", "degree": 1, "items": 64}
             for heads, errors in by_heads.items():
                 for step, error in enumerate(errors, start=1):
-                    ends = {
-                        "mean": error,
-                        "low": error - 0.01,
-                        "high": error + 0.01,
-                        "runs": 3,
-                        "diverged": 0,
-                    }
-                    yield key | {"heads": heads, "budget": 16 * step} | ends
+                    split = {"d_model": d_model, "heads": heads, "budget": 16 * step}
+                    ends = {"mean": error, "low": error - 0.01, "high": error + 0.01}
+                    yield key | split | ends | {"runs": 3, "diverged": 0}
 
 
 def _split_of(
@@ -172,7 +148,7 @@ BEST_HEADS = {1: 1, 2: 1, 4: 2, 8: 8, 16: 16, 32: 64}  # by m/d_model
 
 
 def wider(budget: int, heads: int) -> dict[int, int | None]:
-    """Needs of a point that passes at `budget` with `heads`: more heads need more, fewer do not pass."""
+    """Needs of a point that passes at `budget` with `heads`: more need more, fewer do not pass."""
     needs: dict[int, int | None] = {
         count: None if count < heads else split(1.4 * budget, count) for count in COUNTS
     }
@@ -238,13 +214,9 @@ WORLD = World(
 NOTHING = Evidence(*(pd.DataFrame() for _ in range(4)))
 
 
+_LEFT_OUT = ((512, 16), (512, 64), (256, 16), (128, 64))
 QUICK = (
-    WORLD.map(
-        "base",
-        lambda p: (
-            p if (p.items, p.d_model) not in ((512, 16), (512, 64), (256, 16), (128, 64)) else None
-        ),
-    )
+    WORLD.map("base", lambda p: p if (p.items, p.d_model) not in _LEFT_OUT else None)
     .map("softmax", lambda p: p if (p.items, p.d_model) == (64, 16) else None)
     .map("linear", lambda p: p if p.items == 64 else None)
     .map("regular", lambda p: p if p.degree <= 4 else None)

@@ -1,4 +1,4 @@
-"""A small report to test the page with: measured curves of four points, and charts that keep the page's rules."""
+"""A small report to test the page with: four measured points, and charts like the report's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from headcount.report.page import write_report
 from headcount.reproduction.evidence import Evidence
 from tests.measured import base_runs
 
-NASTY = (
-    "a < b & </script><script>alert('x')</script> \"quoted\""  # text that must come through as text
-)
+# Text that must come through as text.
+NASTY = "a < b & </script><script>alert('x')</script> \"quoted\""
 _FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}
 
 

@@ -1,4 +1,4 @@
-"""The report page in a real browser, without a network. `make test-browser` installs what this needs."""
+"""The report page in a real browser, offline. `make test-browser` installs what this needs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def report(browser, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def opened(browser, report):
-    """Open the report at a width; what it asks of the network and the errors it logs fail the test at the end."""
+    """Open the report at a width; network requests and logged errors fail the test at the end."""
     contexts, asked, errors = [], [], []
 
     def gate(route):

@@ -1,4 +1,4 @@
-"""The charts of the report: they compile, they hold the evidence's numbers, and the page's filters work on them."""
+"""The charts of the report: they compile, hold the evidence's numbers, and can be filtered."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = pytest.mark.parametrize("name", [name for name in DRAW if name != "frontie
 
 
 def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.DataFrame:
-    """Runs of a grid; F1 rises with the budget, and one head stays below the level where m ≥ 4·d_model."""
+    """Runs of a grid: F1 rises with the budget; one head never passes where m ≥ 4·d_model."""
     variant, points, degrees = GRIDS[grid]
     rows = []
     for (items, d_model), degree, count, step, seed in product(
@@ -92,15 +92,14 @@ def full() -> Evidence:
 
 @pytest.fixture(scope="module")
 def reduced() -> Evidence:
-    """One seed, one head count: no intervals, points where nothing passed, one of them without curves."""
+    """One seed, one head count: no intervals, points that did not pass, one without curves."""
     whole = _evidence(seeds=1, heads=(1,))
     gone = (whole.curves["items"] == 128) & (whole.curves["d_model"] == 16)
     return replace(whole, curves=whole.curves.loc[~gone].reset_index(drop=True))
 
 
-_DRAWN: dict[
-    tuple[str, int], tuple[Evidence, dict]
-] = {}  # Altair takes long to validate; the evidence keeps its id
+# Specs by figure and evidence, since Altair is slow to validate; the evidence is kept for its id.
+_DRAWN: dict[tuple[str, int], tuple[Evidence, dict]] = {}
 
 
 def _spec(name: str, evidence: Evidence, **signals: int) -> dict:
@@ -148,7 +147,7 @@ def test_a_figure_is_drawn_by_its_name(full):
     assert isinstance(figure("table1", full), pd.DataFrame)
     shipped = _rows(figure("fig4").to_dict())  # from the results that are shipped with headcount
     assert shipped["items"].tolist() == [128, 256, 512, 1024, 2048, 4096]
-    with pytest.raises(InputError, match=r"did you mean 'fig3'\?\); choose from fig1, fig2, .*table2"):
+    with pytest.raises(InputError, match=r"did you mean 'fig3'\?\); choose from fig1, .*table2"):
         figure("figure3", full)
 
 
@@ -288,27 +287,16 @@ def test_the_diagonal_and_the_table_join_grids(full):
 
 
 def test_what_did_not_pass_is_marked(reduced):
-    """One head fails at (64, 16): an arrow at the largest tested budget, a cross for h*, a cell that says so."""
+    """One head fails at (64, 16): an arrow for D_K*, a cross for h*, a cell that says so."""
     tested = reduced.on("base", items=64, d_model=16)["budget"].max()
     drawn = _rows(_spec("fig3", reduced)).query("items == 64 and d_model == 16").iloc[0]
     assert pd.isna(drawn["central"])
-    assert drawn[["open", "low", "high", "interval"]].tolist() == [
-        True,
-        tested,
-        tested,
-        f"> {tested}",
-    ]
-    unknown = (
-        _rows(_spec("fig3", reduced)).query("items == 128 and d_model == 16").iloc[0]
-    )  # no curves
-    assert unknown["interval"] == "none"
-    for name, mark in {
-        "fig2": "cross",
-        "fig3": "arrow",
-        "fig10": "cross",
-        "fig12": "arrow",
-        "fig13": "cross",
-    }.items():
+    found = drawn[["open", "low", "high", "interval"]].tolist()
+    assert found == [True, tested, tested, f"> {tested}"]
+    no_curves = _rows(_spec("fig3", reduced)).query("items == 128 and d_model == 16").iloc[0]
+    assert no_curves["interval"] == "none"
+    marks = {"fig3": "arrow", "fig12": "arrow"} | dict.fromkeys(["fig2", "fig10", "fig13"], "cross")
+    for name, mark in marks.items():
         assert mark in str(_spec(name, reduced)["title"]["subtitle"]), name
     cell = _rows(_spec("fig8", reduced)).query("items == 64 and d_model == 16").iloc[0]
     assert cell[["middle", "lower", "upper"]].tolist() == ["none", "", f"> {tested}"]

@@ -1,4 +1,4 @@
-"""Every verdict follows from the evidence: a world like the paper's confirms, a changed one does not."""
+"""Verdicts follow from the evidence: a world like the paper's confirms, a changed one does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers beside the paper's, sentences and tables: for a world like the paper's, for parts of it, for any evidence."""
+"""Comparisons, sentences and tables: for a world like the paper's, parts of it, any evidence."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_bounds_tell_the_papers_construction_from_ours():
 
 
 def test_table_1_tries_the_papers_width_in_our_runs():
-    # (128, 32): the paper has d_k = 21. With one head ours passes from 19, and with two from 16, a smaller budget.
+    # (128, 32): the paper has d_k = 21. Ours passes from 19 with one head and from 16 with two.
     point = Point("base", 128, 32, {1: 19, 2: 16, 4: 20})
     found = paper_widths(World((point,)).evidence())
     assert [(f.width, f.key_dim, f.budget, f.heads) for f in found] == [(21, 8, 16, 2)]

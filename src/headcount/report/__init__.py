@@ -1,1 +1,1 @@
-"""What people look at: charts and pages."""
+"""The report: figures, claims and the page that shows them, and the charts of other commands."""

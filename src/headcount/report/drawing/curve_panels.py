@@ -65,6 +65,7 @@ def curve_panels(
 
 
 def point_labels(rows: pd.DataFrame) -> list[str]:
+    """The heads of panels by point."""
     return [
         f"m = {items}, d_model = {d_model}"
         for items, d_model in zip(rows["items"], rows["d_model"], strict=True)
@@ -109,18 +110,14 @@ def _curve_layers(frame: pd.DataFrame, metric: str, size: int, ticks: int) -> li
 
 def _height(field: str, metric: str) -> alt.Y:
     if metric == "F1":
-        scale = alt.Scale(domain=[0, 1.03], nice=False)
-        return alt.Y(
-            f"{field}:Q",
-            scale=scale,
-            axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1]),
-            title="test micro-F1",
-        )
+        scale = alt.Scale(domain=[0, 1.03], nice=False)  # room for the points at 1
+        axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+        return alt.Y(f"{field}:Q", scale=scale, axis=axis, title="test micro-F1")
     return alt.Y(f"{field}:Q", scale=alt.Scale(zero=False), title="mean test MSE")
 
 
 def _references(frame: pd.DataFrame, metric: str) -> list[alt.Chart]:
-    """The level that D_K* asks for, and the upright line of a panel."""
+    """The level that D_K* asks for, and the vertical line of a panel."""
     layers = []
     if metric == "F1":
         level: Any = alt.Chart(pd.DataFrame({"level": [LEVEL]}))
@@ -130,11 +127,9 @@ def _references(frame: pd.DataFrame, metric: str) -> list[alt.Chart]:
             )
         )
     if "star" in frame:
-        star: Any = (
-            alt.Chart()
-            .transform_filter("isValid(datum.star)")
-            .transform_aggregate(star="min(star)")
-        )
+        # One rule per panel, though every row of its curves has the star.
+        star: Any = alt.Chart().transform_filter("isValid(datum.star)")
+        star = star.transform_aggregate(star="min(star)")
         layers.append(
             star.mark_rule(color=INK, strokeDash=[1, 3], strokeWidth=1.5).encode(x="star:Q")
         )

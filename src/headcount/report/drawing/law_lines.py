@@ -45,15 +45,11 @@ def paper_line(name: str, variable: str, dash: list[int], law: str) -> Line:
         for item in paper.numbers()
         if item.id.startswith(f"{law}.") and item.kind == "result"
     }
-    slope, intercept, fit = (
-        known[f"{law}.slope"],
-        known.get(f"{law}.intercept", 0.0),
-        known.get(f"{law}.r2"),
-    )
-    more = f" (R² = {fit})" if fit else ""
-    return Line(
-        f"{name}: {_formula(slope, intercept, variable)}{more}", slope, intercept, GREY, dash
-    )
+    slope, intercept = known[f"{law}.slope"], known.get(f"{law}.intercept", 0.0)
+    text = f"{name}: {_formula(slope, intercept, variable)}"
+    if fit := known.get(f"{law}.r2"):
+        text += f" (R² = {fit})"
+    return Line(text, slope, intercept, GREY, dash)
 
 
 def line_layer(lines: Sequence[Line], ends: tuple[float, float], y: ScaledAxis) -> alt.Chart:

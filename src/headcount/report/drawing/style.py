@@ -1,4 +1,4 @@
-"""What all charts share: colours, shapes and dashes that survive grey printing, axes, filters."""
+"""What all charts share: axes, looks of series, tooltips, titles and the page's filters."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ import pandas as pd
 from headcount.errors import InputError
 from headcount.report.palette import COLOURS, DASHES, FONT, GREY, SHAPES
 
-FILTERS = {
-    "m": "items",
-    "d_model_": "d_model",
-    "h": "heads",
-}  # the page's signals and the columns that they select
+FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}  # the page's signals, by column
 Layers = alt.LayerChart | alt.FacetChart
 Looks = dict[str, Any]  # channels by name: color, shape, strokeDash
 
 
 @dataclass(frozen=True)
 class ScaledAxis:
-    """A scale with its axis and title, to be laid along either side of a chart."""
+    """A scale with its axis and title, for either side of a chart."""
 
     title: str
     scale: alt.Scale
@@ -48,12 +44,11 @@ def log2_axis(
     Its ticks are at powers of two, or at `values`.
     """
     place: Any = {"domain": list(ends)} if ends else {"padding": padding}
-    marks: Any = (
-        {"values": list(values), "tickCount": len(values)} if values else {"tickCount": ticks}
-    )
-    return ScaledAxis(
-        title, alt.Scale(type="log", base=2, nice=False, **place), alt.Axis(format="~r", **marks)
-    )
+    marks: Any = {"tickCount": len(values) or ticks}
+    if values:
+        marks["values"] = list(values)
+    scale = alt.Scale(type="log", base=2, nice=False, **place)
+    return ScaledAxis(title, scale, alt.Axis(format="~r", **marks))
 
 
 def require_rows(frame: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -75,19 +70,9 @@ def series_looks(
     """
     domain = sorted({int(value) for value in values})
     places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]
-    # Without a stroke, which dashes would tear.
-    key = (
-        alt.Legend(
-            title=title,
-            orient="top",
-            columns=0,
-            titleOrient="left",
-            titleAnchor="middle",
-            symbolStrokeWidth=0,
-        )
-        if legend
-        else None
-    )
+    # Symbols without a stroke: the dashes of the lines would break it.
+    place = {"orient": "top", "columns": 0, "titleOrient": "left", "titleAnchor": "middle"}
+    key = alt.Legend(title=title, symbolStrokeWidth=0, **place) if legend else None
     looks = {
         "color": (alt.Color, COLOURS),
         "shape": (alt.Shape, SHAPES),

@@ -48,9 +48,8 @@ def threshold_points(evidence: Evidence, *grids: str) -> pd.DataFrame:
     largest tested one and `open` is true; `central` and `heads` are missing where none passed on
     average. `place` is where the point is drawn: at D_K*, or at the largest tested budget.
     """
-    rows = pd.concat([evidence.on(grid, "thresholds") for grid in grids]).drop_duplicates(
-        POINT, ignore_index=True
-    )
+    rows = pd.concat([evidence.on(grid, "thresholds") for grid in grids])
+    rows = rows.drop_duplicates(POINT, ignore_index=True)
     require_rows(rows, f"thresholds of the grid {' or '.join(grids)}")
     frame = rows.astype(dict.fromkeys(_WHOLE, float))
     tested = _largest_tested(evidence, frame)

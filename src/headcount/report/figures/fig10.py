@@ -50,18 +50,15 @@ def draw(evidence: Evidence) -> Any:
     ]
     ends = (0.0, 1.06 * largest_value(frame, "compression"))
     axis = alt.Axis(values=sorted(set(frame["compression"])))
-    x = ScaledAxis("compression λ = m/d_model", alt.Scale(domain=ends, nice=False), axis).x(
-        "compression"
-    )
+    scale = alt.Scale(domain=ends, nice=False)
+    x = ScaledAxis("compression λ = m/d_model", scale, axis).x("compression")
     top = 1.1 * largest_value(frame, "heads_high", 4)
     y = ScaledAxis(HEADS_TITLE, alt.Scale(domain=[0, top], nice=False), alt.Axis(tickMinStep=1))
     looks = series_looks("d_model", frame["d_model"], "d_model", first=16)
-    points = [
-        mark for shift in sorted(set(frame["shift"])) for mark in heads_layers(x, y, looks, shift)
-    ]
-    chart = alt.layer(line_layer(lines, ends, y), *points, data=frame).properties(
-        width=560, height=340
-    )
+    layers: list[Any] = [line_layer(lines, ends, y)]
+    for shift in sorted(set(frame["shift"])):
+        layers += heads_layers(x, y, looks, shift)
+    chart = alt.layer(*layers, data=frame).properties(width=560, height=340)
     subtitle = f"{HEADS_BARS}; points with the same λ are side by side{cross_note(frame)}"
     return styled(chart, frame, "Heads h* against compression", subtitle)
 

@@ -61,20 +61,12 @@ def compare(evidence: Evidence) -> list[Comparison]:
         what = f"head counts up to which F1 plateaus, r = {degree}"
         text = listed([str(heads) for heads in found])
         compared.append(finding_row(name, largest == paper_value(name), text, what))
-        swept = {
-            heads: with_heads(evidence, "regular", heads) for heads in paper_integers("fig-11.jump")
-        }
-        jumps = [
-            few.heads
-            for points in swept.values()
-            for few in points
-            if few.degree == degree and not few.fails
-        ]
+        expected = paper_integers("fig-11.jump")
+        swept = [few for heads in expected for few in with_heads(evidence, "regular", heads)]
+        jumps = tuple(few.heads for few in swept if few.degree == degree and not few.fails)
         text = listed([str(heads) for heads in jumps])
         what = f"head counts of 4 and 8 that reach F1 0.99, r = {degree}"
-        compared.append(
-            finding_row("fig-11.jump", tuple(jumps) == paper_integers("fig-11.jump"), text, what)
-        )
+        compared.append(finding_row("fig-11.jump", jumps == expected, text, what))
     return compared
 
 

@@ -18,6 +18,7 @@ from headcount.report.figures.base import (
     near,
 )
 from headcount.report.figures.comparison_rows import finding_row, number_row
+from headcount.report.figures.fit_rows import slope_text
 from headcount.report.formatting import counted, interval_text, listed, num, percent
 from headcount.report.readings.brackets import brackets
 from headcount.report.readings.paper_numbers import paper_integers, paper_value, quoted
@@ -32,7 +33,7 @@ from headcount.report.readings.regular_graphs import (
 from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET
 
-SLIGHTLY = 2.0
+SLIGHTLY = 2.0  # a construction within this factor of D_K* is slightly above it
 
 
 def draw(evidence: Evidence) -> Any:
@@ -72,10 +73,7 @@ def edges_not_vertices(evidence: Evidence) -> Claim:
     checks = [Check(None, "")]
     if fit is not None and not isnan(fit.r_squared):
         paper = paper_value("law.regular.slope")
-        slope = (
-            f"slope {num(fit.slope)} (95 %: {interval_text(fit.slope_interval())}; "
-            f"{counted(fit.points, 'degree')}) against {num(paper)}, {percent(fit.slope, paper)}"
-        )
+        slope = slope_text(fit, paper, "degree")
         checks = [
             Check(fit.r_squared >= LINEAR, f"R² {num(fit.r_squared)}"),
             Check(near(fit.slope, paper), slope),
@@ -86,10 +84,10 @@ def edges_not_vertices(evidence: Evidence) -> Claim:
         "Edges, not vertices, set the budget: on r-regular graphs D_K* ≈ "
         f"{quoted('law.regular.slope')} (m'/d_model) log₂ m with m' = r·m, one line for all "
         "degrees up to r = 16.",
-        f"the paper's fit, through the origin and up to r = 16, has R² ≥ {LINEAR}; fully "
-        "confirmed if its slope is within 15 % of the paper's and D_K* on these degrees grows "
-        f"like m' to a power between {PROPORTIONAL[0]} and {PROPORTIONAL[1]}, by least squares on "
-        "the logarithms.",
+        "our fit on the paper's degrees, through the origin and up to r = 16, has "
+        f"R² ≥ {LINEAR}; fully confirmed if its slope is within 15 % of the paper's and D_K* on "
+        f"these degrees grows like m' to a power between {PROPORTIONAL[0]} and {PROPORTIONAL[1]}, "
+        "by least squares on the logarithms.",
         checks,
         ("fig12", "fig11"),
     )
@@ -133,10 +131,8 @@ def compare(evidence: Evidence) -> list[Comparison]:
         if point.degree == degree and point.upper:
             factor = point.upper[0] / point.budget
             text = f"D_K* {point.budget:,}, {point.upper[1]} {point.upper[0]:,}: × {num(factor)}"
-            what = (
-                f"degree at which D_K* lies slightly below the constructions (× {SLIGHTLY:g} at "
-                "most)"
-            )
+            what = "degree at which D_K* lies slightly below the constructions "
+            what += f"(× {SLIGHTLY:g} at most)"
             compared.append(
                 finding_row("regular.below-construction", 1 <= factor <= SLIGHTLY, text, what)
             )

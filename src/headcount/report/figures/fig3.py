@@ -24,6 +24,8 @@ from headcount.report.readings.paper_numbers import paper_value, quoted
 from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET
 
+_PARTS = {"budget": "all points", "wide": "without d_model = 16, m > 64"}
+
 
 def budget_line(evidence: Evidence, *, wide: bool = False, base: bool = False) -> LineFit | None:
     """D_K* against m log₂ m/d_model (Fig. 3), on the base grid alone if asked."""
@@ -48,7 +50,7 @@ def draw(evidence: Evidence) -> Any:
         side=[sides.get(d_model, "right") for d_model in frame["d_model"]],
     )
     table = evidence.law_points()
-    without = "without d_model = 16, m > 64"
+    without = _PARTS["wide"]
     lines = [
         *our_line("ours, all points", "x", [1, 0], lambda: budget_fit(table)),
         *our_line(f"ours, {without}", "x", [7, 3], lambda: budget_fit(table, wide=True)),
@@ -64,14 +66,13 @@ def draw(evidence: Evidence) -> Any:
 def budget_law(evidence: Evidence) -> Claim:
     """C3: judged by the two fits of Fig. 3."""
     fits = {"wide": budget_line(evidence, wide=True), "budget": budget_line(evidence)}
-    told = {"budget": "all points", "wide": "without d_model = 16, m > 64"}
     checks = [] if all(fits.values()) else [Check(None, "")]
     for name, fit in fits.items():
         if fit is not None:
             paper = paper_value(f"law.{name}.slope")
             tight = near(fit.r_squared, paper_value(f"law.{name}.r2"))
             checks.append(Check(fit.r_squared >= LINEAR if name == "wide" else tight, ""))
-            text = f"{told[name]}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
+            text = f"{_PARTS[name]}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
             checks.append(Check(near(fit.slope, paper), text))
     return judged(
         "C3",
@@ -90,28 +91,19 @@ def budget_law(evidence: Evidence) -> Claim:
 def compare(evidence: Evidence) -> list[Comparison]:
     """Slopes and R² of the capacity law."""
     compared = []
-    for base, part, text in law_parts(
-        (("budget", "all points"), ("wide", "without d_model = 16, m > 64")), evidence
-    ):
+    for base, part, text in law_parts(tuple(_PARTS.items()), evidence):
         line = budget_line(evidence, wide=part == "wide", base=base)
         if line is not None:
-            compared += fit_rows(
-                line,
-                f"D_K* against m log₂ m/d_model, {text}",
-                f"law.{part}.slope",
-                f"law.{part}.r2",
-            )
+            what = f"D_K* against m log₂ m/d_model, {text}"
+            compared += fit_rows(line, what, f"law.{part}.slope", f"law.{part}.r2")
     wide = budget_line(evidence, wide=True)
     table = passing(evidence, "base")
     narrow = table.loc[(table["d_model"] == 16) & (table["items"] > 64)]
     if wide is not None and len(narrow):
         x = feature(narrow, BUDGET.form)
         above = int((narrow["central"].to_numpy(dtype=float) > wide.slope * x).sum())
-        compared.append(
-            finding_row(
-                "law.wide.above", above == len(narrow), f"{above} of {len(narrow)} lie above"
-            )
-        )
+        text = f"{above} of {len(narrow)} lie above"
+        compared.append(finding_row("law.wide.above", above == len(narrow), text))
     return compared
 
 

@@ -15,7 +15,7 @@ from headcount.report.readings.paper_numbers import paper_integers, paper_value,
 from headcount.reproduction.evidence import Evidence
 
 APART = 1.25  # a quarter more error is a clear separation
-LATE_GAIN = 0.1
+LATE_GAIN = 0.1  # one head that gains less over the upper half of its budgets plateaus
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,8 @@ class ValuePanel:
 
     d_model: int
     lowest: dict[int, tuple[float, float, float, int]]
-    late_gain: (
-        float | None
-    )  # share by which one head still improves over the upper half of its budgets
-    low_budget_loss: int | None  # least budget at which one head beats 16; None where it never does
+    late_gain: float | None  # share that one head still gains over the upper half of its budgets
+    low_budget_loss: int | None  # least budget at which one head beats 16, if any
 
     @property
     def several(self) -> float:

@@ -31,17 +31,15 @@ def draw(evidence: Evidence) -> Any:
         upper=[text.replace("none", "") for text in upper],
         lower=lower,
     )
+    top = alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
     base = alt.Chart().encode(
-        x=alt.X(
-            "d_model:O",
-            title="d_model",
-            axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False),
-        ),
+        x=alt.X("d_model:O", title="d_model", axis=top),
         y=alt.Y("items:O", title="items m", axis=alt.Axis(domain=False, ticks=False)),
     )
     colour = alt.Color(
         "place:Q", scale=alt.Scale(type="log", scheme="blues", nice=False), legend=None
     )
+    # Three fifths of the way up the log scale, where black text stops being readable.
     dark = max(frame["place"]) ** 0.6 * min(frame["place"]) ** 0.4
     ink = alt.condition(f"datum.place > {dark}", alt.value("white"), alt.value("black"))
     layers = [

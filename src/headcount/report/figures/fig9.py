@@ -17,10 +17,10 @@ from headcount.report.readings.frames import curves_on, rows
 from headcount.report.readings.paper_numbers import LEVEL, paper_pairs
 from headcount.reproduction.evidence import Evidence
 
-NINE_IN_TEN = 3.0
+NINE_IN_TEN = 3.0  # nine in ten rises take at most this factor of D_K
 HIGH, HALF = 0.9, 0.5  # mean F1 at which the rise to 0.99 begins, by two readings
 NARROW = 2.0  # a rise is sharp where D_K at most doubles
-LEAST_BUDGETS = 4  # of a curve that shows a window
+LEAST_BUDGETS = 4  # a curve with fewer does not show how fast it rises
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,8 @@ def rise(evidence: Evidence, grids: Sequence[str] = ("base", "regular")) -> Rise
     if not top:
         return None
     most = float(pd.Series(top).quantile(0.9))
-    return Rise(
-        len(top), median(top), most, median(whole_rise) if whole_rise else None, len(whole_rise)
-    )
+    whole = median(whole_rise) if whole_rise else None
+    return Rise(len(top), median(top), most, whole, len(whole_rise))
 
 
 def draw(evidence: Evidence) -> Any:

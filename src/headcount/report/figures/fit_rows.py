@@ -22,16 +22,16 @@ def fit_rows(line: LineFit, what: str, slope: str, r2: str) -> list[Comparison]:
 
 
 def law_parts(parts: Sequence[tuple[str, str]], evidence: Evidence) -> list[tuple[bool, str, str]]:
-    """Each part over all points of the law, then over the base grid alone where that is less."""
+    """Each part over all points of the law, then over the base grid alone where that has fewer."""
     found = [(False, name, text) for name, text in parts]
     if len(evidence.law_points()) > len(passing(evidence, "base")):
         found += [(True, name, f"{text} of the base grid") for name, text in parts]
     return found
 
 
-def slope_text(fit: LineFit, paper: float) -> str:
-    """A slope beside the paper's."""
+def slope_text(fit: LineFit, paper: float, noun: str = "point") -> str:
+    """A slope beside the paper's; `noun` names what was fitted."""
     ends = interval_text(fit.slope_interval())
-    points = counted(fit.points, "point")
+    points = counted(fit.points, noun)
     ours = f"slope {num(fit.slope)} (95 %: {ends}; {points})"
     return f"{ours} against {num(paper)}, {percent(fit.slope, paper)}"

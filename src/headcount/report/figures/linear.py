@@ -18,7 +18,7 @@ from headcount.report.readings.paper_numbers import LEVEL
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need
 
-EQUAL = 0.02  # in F1
+EQUAL = 0.02  # a smaller gap in F1 counts as none
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class LinearPoint:
 
     items: int
     d_model: int
-    gaps: tuple[
-        float, ...
-    ]  # mean F1 with several heads less that with one, at every budget tested with both
+    gaps: tuple[float, ...]  # mean F1 of several heads minus that of one, at every common budget
     one_head: int | None  # smallest passing budget
     several: int | None
     under_max: int | None

@@ -17,7 +17,7 @@ from headcount.report.readings.frames import by_heads_on, curves_on, passing, ro
 from headcount.report.readings.paper_numbers import LEVEL, paper_integers, paper_value, quoted
 from headcount.reproduction.evidence import Evidence
 
-MEDIAN_FACTOR = 1.5
+MEDIAN_FACTOR = 1.5  # by which our median d_k* may differ from the paper's
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Split:
 
     @property
     def text(self) -> str:
-        heads = f"{self.heads} head" + ("" if self.heads == 1 else "s")
+        heads = counted(self.heads, "head")
         known = "not run" if self.mean is None else f"F1 {f1_text(self.mean)}"
         least = "never passes" if self.smallest is None else f"passes from {self.smallest}"
         return f"{heads}, D_K {self.budget}: {known}; {least}"

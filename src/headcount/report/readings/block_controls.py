@@ -28,11 +28,8 @@ class Control:
     @property
     def cells(self) -> list[Cell]:
         """One head, by D_K."""
-        return [
-            cell
-            for budget in self.setting.budgets
-            if (cell := self.setting.one(budget)) is not None
-        ]
+        each = (self.setting.one(budget) for budget in self.setting.budgets)
+        return [cell for cell in each if cell is not None]
 
     @property
     def closed(self) -> dict[int, float]:
@@ -58,12 +55,12 @@ class Control:
 def controls(evidence: Evidence) -> list[Control]:
     """Every control with one head, by table; first barring at the test, which needs no new run."""
     found = settings(evidence)
-    found_controls = []
+    made = []
     for plain in (setting for setting in found if setting.plain):
-        found_controls.append(Control(AT_TEST, plain, plain.barred_at_test))
+        made.append(Control(AT_TEST, plain, plain.barred_at_test))
         same = [setting for setting in found if setting.place == plain.place and not setting.plain]
-        found_controls += [Control(_name(setting), plain, setting) for setting in same]
-    return [control for control in found_controls if control.cells]
+        made += [Control(_name(setting), plain, setting) for setting in same]
+    return [control for control in made if control.cells]
 
 
 def most_controlled(found: list[Control]) -> list[Control]:

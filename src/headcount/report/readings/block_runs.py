@@ -46,11 +46,9 @@ class Cell:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval, cut to what an accuracy can be."""
-        return (
-            None
-            if self.low is None or self.high is None
-            else (max(self.low, 0.0), min(self.high, 1.0))
-        )
+        if self.low is None or self.high is None:
+            return None
+        return max(self.low, 0.0), min(self.high, 1.0)
 
     @property
     def near_perfect(self) -> bool:
@@ -145,17 +143,15 @@ class Setting:
 
     @cached_property
     def cells(self) -> dict[tuple[int, int], Cell]:
-        """By (h, D_K)."""
+        """The seeds by (h, D_K)."""
         found = {}
-        for heads, budget, mean, low, high in rows(
-            self.curve, "heads", "budget", "mean", "low", "high"
-        ):
+        names = ("heads", "budget", "mean", "low", "high")
+        for heads, budget, mean, low, high in rows(self.curve, *names):
             part = self.runs.loc[(self.runs["heads"] == heads) & (self.runs["budget"] == budget)]
+            ordered = rows(part.sort_values("seed"), "seed", self.metric, "diverged")
             seeds = {
                 seed: 0.0 if score is None or diverged is not None else score
-                for seed, score, diverged in rows(
-                    part.sort_values("seed"), "seed", self.metric, "diverged"
-                )
+                for seed, score, diverged in ordered
             }
             found[heads, budget] = Cell(heads, budget, mean, low, high, seeds, part)
         return found
@@ -190,6 +186,7 @@ class Setting:
         one, best = self.one(budget), self.best(budget)
         if one is None or best is None:
             return False
+        # Few seeds may be ordered by chance: without disjoint intervals they must be NEAR apart.
         gap = min(best.seeds.values()) - max(one.seeds.values())
         few = min(len(one.seeds), len(best.seeds)) < 4
         apart = one.high is not None and best.low is not None and best.low > one.high
@@ -197,7 +194,7 @@ class Setting:
 
     @property
     def gaps(self) -> dict[int, float]:
-        """By budget."""
+        """How far the best of several heads is ahead, by budget."""
         return {budget: gap for budget in self.budgets if (gap := self.gap(budget)) is not None}
 
     def without_collapsed(self) -> Setting:
@@ -249,11 +246,9 @@ def partial_solution(panel: Setting) -> Cell | None:
     """One head at the largest D_K without the runs that collapsed; None below the paper's D_K."""
     cells = [cell for (heads, _), cell in panel.without_collapsed().cells.items() if heads == 1]
     last = max(cells, key=lambda cell: cell.budget, default=None)
-    return (
-        last
-        if last is not None and last.budget >= paper_value("block.single-head.bimodal-from")
-        else None
-    )
+    if last is None or last.budget < paper_value("block.single-head.bimodal-from"):
+        return None
+    return last
 
 
 def _one_protocol(runs: pd.DataFrame) -> pd.DataFrame:

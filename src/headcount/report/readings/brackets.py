@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from headcount.report.readings.frames import passing, rows
 from headcount.reproduction.evidence import Evidence
 
 PRINTED = "as printed"  # the name of the paper's own construction
+_POINT = ("items", "d_model", "degree")
 UNDER_MAX = ("base", "diagonal", "extreme", "regular")  # the grids of the max-over-heads model
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """A threshold between what must be paid and what suffices."""
+    """A trained threshold between the D_K that is necessary and the D_K that suffices."""
 
     items: int
     d_model: int
@@ -42,12 +45,10 @@ class Bracket:
         if self.upper:
             name = f"{self.upper[1]}, one head per edge" if self.one_each else self.upper[1]
             parts.append(f"{'≤' if self.below else '>'} {self.upper[0]:,} ({name})")
-        own = (
-            f"; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}"
-            if self.tried
-            else ""
-        )
-        return f"{' '.join(parts)}{own}"
+        text = " ".join(parts)
+        if not self.tried:
+            return text
+        return f"{text}; as printed: {'not exact' if self.printed is None else f'{self.printed:,}'}"
 
     @property
     def as_printed(self) -> bool:
@@ -56,9 +57,8 @@ class Bracket:
 
     @property
     def name(self) -> str:
-        return f"({self.items}, {self.d_model})" + (
-            f", r = {self.degree}" if self.degree > 1 else ""
-        )
+        degree = f", r = {self.degree}" if self.degree > 1 else ""
+        return f"({self.items}, {self.d_model}){degree}"
 
 
 def brackets(evidence: Evidence) -> list[Bracket]:
@@ -66,25 +66,32 @@ def brackets(evidence: Evidence) -> list[Bracket]:
     if evidence.ceilings.empty:
         return []
     budgets: dict[tuple[int, int, int], int] = {}
-    for grid in UNDER_MAX:
-        for *point, budget in rows(
-            passing(evidence, grid), "items", "d_model", "degree", "central"
-        ):
-            budgets.setdefault((point[0], point[1], point[2]), budget)
+    for grid in UNDER_MAX:  # of a point in two grids the first threshold counts
+        for m, d, r, budget in rows(passing(evidence, grid), *_POINT, "central"):
+            budgets.setdefault((m, d, r), budget)
     found = []
     for (m, d, r), budget in sorted(budgets.items()):
         table = evidence.ceilings
         here = table.loc[(table["items"] == m) & (table["d_model"] == d) & (table["degree"] == r)]
-        known = here.dropna(subset=["budget"])
-        lower, upper = (
-            known.loc[known["kind"] == kind].sort_values(["budget", "name"])
-            for kind in ("lower bound", "construction")
-        )
-        if len(known):
-            largest = next(rows(lower.tail(1), "budget", "name"), None)
-            smallest = next(rows(upper, "budget", "name"), None)
-            trivial = next(rows(upper, "heads", "key_dim"), None) == (m * r, 1)
-            printed = next(rows(upper.loc[upper["name"] == PRINTED], "budget"), (None,))[0]
-            tried = PRINTED in set(here["name"])
-            found.append(Bracket(m, d, r, budget, largest, smallest, tried, printed, trivial))
+        if here["budget"].notna().any():
+            found.append(_bracket((m, d, r), budget, here))
     return found
+
+
+def _bracket(point: tuple[int, int, int], budget: int, here: pd.DataFrame) -> Bracket:
+    """One threshold and the bounds and constructions at its point."""
+    items, d_model, degree = point
+    known = here.dropna(subset=["budget"]).sort_values(["budget", "name"])
+    lower = known.loc[known["kind"] == "lower bound"]
+    upper = known.loc[known["kind"] == "construction"]
+    return Bracket(
+        items,
+        d_model,
+        degree,
+        budget,
+        lower=next(rows(lower.tail(1), "budget", "name"), None),
+        upper=next(rows(upper, "budget", "name"), None),
+        tried=PRINTED in set(here["name"]),
+        printed=next(rows(upper.loc[upper["name"] == PRINTED], "budget"), (None,))[0],
+        one_each=next(rows(upper, "heads", "key_dim"), None) == (items * degree, 1),
+    )

@@ -9,7 +9,7 @@ from headcount.report.readings.frames import curves_on, passing, rows
 from headcount.report.readings.paper_numbers import LEVEL
 from headcount.reproduction.evidence import Evidence
 
-GRID_STEP = 1.1  # budgets are tested in steps of 10 %, so less is not told apart
+GRID_STEP = 1.1  # budgets are tested in steps of 10 %, so smaller differences mean nothing
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ def passing(evidence: Evidence, grid: str) -> pd.DataFrame:
 
 
 def law_points(evidence: Evidence, base_only: bool = False) -> pd.DataFrame:
+    """The thresholds that the laws of Section 6.1 are fitted to, or those of the base grid."""
     return passing(evidence, "base") if base_only else evidence.law_points()
 
 

@@ -49,9 +49,9 @@ def beyond_line(evidence: Evidence) -> list[tuple[int, str, float]]:
 
 def _degrees(evidence: Evidence, all_degrees: bool) -> pd.DataFrame:
     table = passing(evidence, "regular")
-    return (
-        table if all_degrees else table.loc[table["degree"].isin(paper_integers("regular.degrees"))]
-    )
+    if all_degrees:
+        return table
+    return table.loc[table["degree"].isin(paper_integers("regular.degrees"))]
 
 
 def _log_fit(table: pd.DataFrame, column: str) -> LineFit:
@@ -67,7 +67,7 @@ class DegreeHeads:
     heads: int
     low: int
     high: int
-    target: float
+    target: float  # m'/d_model
 
     @property
     def factor(self) -> float:
