@@ -29,7 +29,10 @@ lint: .venv/installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-.venv/installed: pyproject.toml constraints.txt
+# The native engine is compiled on installation, so its sources count too.
+NATIVE := $(wildcard src/headcount/training/engines/native/*.cpp src/headcount/training/engines/native/*.h)
+
+.venv/installed: pyproject.toml constraints.txt setup.py $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@

@@ -31,7 +31,7 @@ from tests.made_evidence import (
 )
 
 IDS = [f"fig{number}" for number in range(1, 14)]
-IDS += ["table1", "table2", "linear", "block", "bounds", "frontier"]
+IDS += ["table1", "table2", "linear", "block", "bounds", "frontier", "law"]
 COMPARE = {figure.id: figure.compare for figure in FIGURES}
 MEANING = {figure.id: figure.meaning for figure in FIGURES}
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from headcount.theory.lower_bounds import lower_bounds as lower_bounds
     from headcount.theory.lower_bounds import LowerBound as LowerBound
     from headcount.theory.capacity import capacity as capacity
+    from headcount.theory.capacity_law import capacity_ratio as capacity_ratio
     from headcount.theory.capacity import Holding as Holding
     from headcount.theory.architectures import read_config as read_config
     from headcount.theory.architectures import Architecture as Architecture

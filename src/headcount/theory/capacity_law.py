@@ -126,12 +126,20 @@ def items_held(d_model: int, heads: int, key_dim: int, degree: float = 1.0) -> f
     >>> round(items_held(16, 1, 16), 1), round(items_held(32, 1, 32), 1)
     (56.9, 172.8)
     """
-    freedom = degrees_of_freedom(d_model, heads, key_dim)
+    return items_at_ratio(d_model, heads, key_dim, 1.0, degree)
+
+
+def items_at_ratio(
+    d_model: int, heads: int, key_dim: int, ratio: float, degree: float = 1.0
+) -> float:
+    """The number of items at a given R, as a real number."""
+    needed = degrees_of_freedom(d_model, heads, key_dim) / ratio
 
     def surplus(items: float) -> float:
-        return freedom - items**2 / gardner_capacity(degree / items)
+        return needed - items**2 / gardner_capacity(degree / items)
 
-    # The left end has f < 1 and takes next to nothing; a channel holds fewer than freedom² items.
-    low = max(degree * (1 + 1e-9), 1 + 1e-9)
-    root: Any = brentq(surplus, low + 1e-6, max(4.0, float(freedom)) ** 2 + degree)
+    # At the left end nearly all pairs are edges, which takes next to nothing; at the right end
+    # α_c < items, so the demand exceeds items.
+    low = max(degree, 1.0) * (1 + 1e-6)
+    root: Any = brentq(surplus, low, max(4.0, needed) ** 2 + degree)
     return float(root)

@@ -24,6 +24,7 @@ from headcount.report.figures import (
     fig12,
     fig13,
     frontier,
+    law,
     linear,
     table1,
     table2,
@@ -53,6 +54,7 @@ FIGURES: tuple[Figure, ...] = (
     block.FIGURE,
     bounds.FIGURE,
     frontier.FIGURE,
+    law.FIGURE,
 )
 
 
