@@ -515,7 +515,7 @@ def test_configs_are_read(tmp_path, config, expected):
     ("text", "words"),
     [
         ('{"hidden_size": 64', "line 1"),
-        ("[1, 2]", "no JSON object"),
+        ("[1, 2]", "not a JSON object"),
         ("{}", "none of hidden_size"),
         ('{"hidden_size": 64}', "none of num_attention_heads"),
         ('{"hidden_size": "64", "n_head": 8}', "hidden_size = '64'"),
