@@ -13,4 +13,4 @@ class NoSolution(Exception):
 
 
 class PreconditionWarning(UserWarning):
-    """A theorem's precondition fails, so nothing is guaranteed; the weights may still be correct."""
+    """A theorem's precondition fails, so nothing is guaranteed; weights may still be correct."""
