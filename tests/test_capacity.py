@@ -26,9 +26,8 @@ def test_capacity_inverts_the_laws(d_model, heads, key_dim):
     *_, limit, trained, built = capacity(d_model, heads, key_dim)
     held = trained.edges
     law = MEASURED_WIDE if d_model > 16 else MEASURED
-    assert (
-        math.prod(trained_split(held, held, d_model, law)) <= budget
-    )  # what is held fits after rounding
+    # What is held fits after rounding.
+    assert math.prod(trained_split(held, held, d_model, law)) <= budget
     more = max(held + held // 8, held + 8)
     assert law(more, more, d_model) > 0.9 * budget
     assert limit.edges >= held
@@ -63,13 +62,11 @@ def test_only_a_met_condition_promises_at_least():
     narrow = capacity(32, 64, 32, items=1024)[-1]  # every c₀ ln m is above 32
     assert (narrow.sense, narrow.sure) == ("about", False)
     assert "fails here" in narrow.reason
-    wide = capacity(1024, 64, 32, items=4096)[
-        -1
-    ]  # 10·8.3 < 1024: the pseudo-inverse, the least of the sure ones
+    # 10·8.3 < 1024: the pseudo-inverse, the least of the sure ones.
+    wide = capacity(1024, 64, 32, items=4096)[-1]
     assert (wide.law, wide.sense, wide.sure) == ("pseudo-inverse", "at least", True)
-    assert (
-        capacity(1024, 64, 32, items=4096, variant="softmax")[-1].sense == "about"
-    )  # C is provisional
+    softmax = capacity(1024, 64, 32, items=4096, variant="softmax")[-1]
+    assert softmax.sense == "about"  # C is provisional
 
 
 def test_plans_fit_what_a_channel_is_said_to_hold():

@@ -32,9 +32,8 @@ quick = settings(deadline=None, max_examples=50)
 def test_laws_of_the_paper():
     assert BUDGET(256, 256, 32) == pytest.approx(1.19 * 256 * 8 / 32)
     assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * 12)
-    assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(
-        0.46 * 32 * 7
-    )  # Eqs. (31)–(32): log₂ 128 = 7
+    # Eqs. (31)–(32): log₂ 128 = 7.
+    assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(0.46 * 32 * 7)
     assert HEADS(512, 512, 16) == pytest.approx(1.65 * 32 - 6.64)
     assert HEADS(64, 64, 32) == 1  # clipped
 

@@ -25,9 +25,8 @@ def test_constructions_by_hand():
     assert upper.compressive(100, 30, constant=2).heads == 4  # ⌈100/30⌉
     assert upper.compressive(100, 30, constant=2).key_dim == 10  # ⌈2·4.605⌉
     assert upper.bounded_skew(100, 500, 30, constant=2).heads == 17
-    assert (
-        upper.bounded_skew(100, 500, 30, max_degree=40).heads == 40
-    )  # Eq. (33) fails: one colour a degree
+    # Eq. (33) fails: one head per edge of the hub.
+    assert upper.bounded_skew(100, 500, 30, max_degree=40).heads == 40
     assert upper.softmax(100, 30, constant=1).key_dim == 22  # ⌈4.605²⌉
     assert upper.gaussian_embedding(100, 30, constant=2).heads == upper.compressive(100, 30).heads
     assert single_head(100, 30, constant=1).key_dim == 52  # ⌈(100/30)²·4.605⌉
@@ -40,10 +39,8 @@ def test_softmax_width_is_the_larger_of_floor_and_leakage():
     leaky = softmax_width(1000, 64, block=1000, context_length=16, floor=1, leakage=1)
     assert leaky == math.ceil((1000 / 64) ** 2 * math.log(1000))
     single = softmax_single_head(1000, 64, floor=1, leakage=1)
-    assert (single.budget, single.sure) == (
-        leaky,
-        False,
-    )  # Eq. (20) is necessary, not known to suffice
+    # Eq. (20) is necessary, not known to suffice.
+    assert (single.budget, single.sure) == (leaky, False)
 
 
 def test_constants_name_their_source():
@@ -61,7 +58,7 @@ def test_constants_name_their_source():
 
 
 def test_one_hot_constant_is_proved():
-    """Hoeffding: C(m, 2) pairs of signatures, each at d_k/2 or more with probability at most exp(−d_k/8)."""
+    """Hoeffding: each of C(m, 2) pairs reaches d_k/2 with probability at most exp(−d_k/8)."""
     assert constants()["one-hot"].source.startswith("proved")
     for items in (2, 10, 1000, 10**6):
         width = upper.one_hot(items).key_dim
