@@ -19,7 +19,8 @@ def graphs(draw, max_items=10):
 def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
     """(weights, graph, table) with uneven heads; coarse entries make ties at the threshold common.
 
-    `scales` are exponents: table, queries and keys are multiplied by powers of two drawn from them, τ accordingly.
+    `scales` are exponents: table, queries and keys are multiplied by powers of two drawn from them,
+    τ accordingly.
     """
     graph = draw(graphs(max_items))
     d_model = draw(st.integers(1, 4))

@@ -1,4 +1,4 @@
-"""Lower bounds: hand-computed values, soundness against what is known to exist, and monotonicity."""
+"""Lower bounds: values by hand, soundness against what is known to exist, monotonicity."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_large_binomials_lose_no_digits(items, edges):
 
 
 def _regular_graphs(items: int, degree: int) -> int:
-    """Count by rows: 0/1 matrices with zero diagonal and all row and column sums equal to `degree`."""
+    """Count by rows: 0/1 matrices with zero diagonal and all row and column sums `degree`."""
     choices = [
         list(combinations([j for j in range(items) if j != i], degree)) for i in range(items)
     ]
@@ -92,7 +92,7 @@ def test_regular_count_is_a_lower_bound(items, degree):
 
 
 def _bounded_graphs(items: int, edges: int, degree: int) -> int:
-    """Count by rows: 0/1 matrices with zero diagonal, `edges` ones and no row or column sum above `degree`."""
+    """Count by rows: 0/1 matrices, zero diagonal, `edges` ones, no line sum above `degree`."""
     others = [[j for j in range(items) if j != i] for i in range(items)]
 
     @cache
@@ -152,12 +152,9 @@ def test_regular_count_is_close_for_large_graphs():
 
 
 def test_bit_budget_by_hand():
-    assert (
-        bit_budget_bound(log2_graphs(4), d_model=1, bits_per_parameter=1) == 2
-    )  # 2·2 + 1 ≥ log2 24 = 4.58
-    assert (
-        bit_budget_bound(log2_graphs(256), d_model=32, bits_per_parameter=1) == 27
-    )  # 64·26 < 1,684 ≤ 64·27
+    four, many = log2_graphs(4), log2_graphs(256)
+    assert bit_budget_bound(four, d_model=1, bits_per_parameter=1) == 2  # 2·2 + 1 ≥ log2 24 = 4.58
+    assert bit_budget_bound(many, 32, bits_per_parameter=1) == 27  # 64·26 < 1,684 ≤ 64·27
     assert bit_budget_bound(1.0, d_model=1, bits_per_parameter=1 / 3) == 1  # equality is enough
 
 
@@ -171,12 +168,10 @@ def test_warren_by_hand():
     assert warren_bits(reals=65, pairs=65280, heads=1) == pytest.approx(
         65 * math.log2(8 * math.e * 65280 / 65), rel=1e-15
     )
-    assert (
-        warren_bits(reals=10, pairs=6, heads=1) == 6
-    )  # more reals than polynomials: the trivial bound
-    assert (
-        warren_bound(log2_graphs(256), 256, 32) == 2
-    )  # 937 bits at D_K = 1, 1,861 at 2, 1,684 needed
+    # More reals than polynomials: the trivial bound.
+    assert warren_bits(reals=10, pairs=6, heads=1) == 6
+    # 937 bits at D_K = 1, 1,861 at 2, 1,684 needed.
+    assert warren_bound(log2_graphs(256), 256, 32) == 2
 
 
 def test_single_head_can_be_ruled_out_at_every_width():
@@ -249,7 +244,7 @@ def test_scores_move_no_faster_than_the_margin_bound_says(seed, heads, key_dim, 
 
 
 def test_construction_two_keeps_the_default_margin_and_no_more():
-    """Theorem 9.2's constant margin is not what Construction II has: ‖U‖·‖V‖ is m·d_k, so γ ≤ 1/(4m)."""
+    """Construction II has no constant margin: ‖U‖·‖V‖ is m·d_k, so γ ≤ 1/(4m)."""
     rng = np.random.default_rng(0)
     items, d_model, key_dim = 128, 64, 32
     table = rng.standard_normal((items, d_model))

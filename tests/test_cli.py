@@ -103,7 +103,7 @@ BAD_INPUT = {
     "a folder": (["verify", ".", GRAPH, TABLE], "is a folder"),
     "duplicate edge": (
         ["verify", WEIGHTS, "duplicate.csv", TABLE],
-        "duplicate.csv, line 3: edge (0, 1) stands in line 2 already",
+        "duplicate.csv, line 3: edge (0, 1) is in line 2 already",
     ),
     "id out of range": (["verify", WEIGHTS, "outside.csv", TABLE], "outside.csv, line 3"),
     "negative id": (["verify", WEIGHTS, "negative.csv", TABLE], "negative.csv, line 2"),

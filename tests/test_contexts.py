@@ -21,7 +21,7 @@ from tests.strategies import graphs
 
 
 def literal_context(graph: Graph, length: int, rate: float, rng: np.random.Generator) -> list[int]:
-    """A.1's three steps as printed, with A.3's change: at least one out-neighbour of each chosen source."""
+    """A.1's three steps as printed, with A.3's change: an out-neighbour of each chosen source."""
     s = rng.permutation(graph.items)[:length].tolist()
     b = rng.binomial(length, rate)
     u = set(rng.choice(length, size=b, replace=False).tolist())
@@ -64,7 +64,7 @@ def test_chunks_do_not_show():
 
 
 def statistics(graph: Graph, contexts: np.ndarray) -> np.ndarray:
-    """Per context: number of positive pairs, of sources with a target, and the sum of ids (uniformity)."""
+    """Per context: the numbers of positive pairs and of sources with a target, the sum of ids."""
     positive = graph.has_edges(contexts[:, :, None], contexts[:, None, :])
     return np.stack([positive.sum((1, 2)), positive.any(2).sum(1), contexts.sum(1)], axis=1).astype(
         float
@@ -85,7 +85,7 @@ CASES = [
 
 @pytest.mark.parametrize(("graph", "length", "rate"), CASES)
 def test_distribution_matches_the_literal_procedure(graph, length, rate):
-    """Means and variances of three statistics, and the frequency of every item, within 5 standard errors."""
+    """Means and variances of three statistics and item frequencies, within 5 standard errors."""
     count = 6000
     rng = np.random.default_rng(0)
     slow = np.array([literal_context(graph, length, rate, rng) for _ in range(count)])

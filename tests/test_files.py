@@ -116,5 +116,5 @@ def _edge(folder):
 
 
 def test_devices_are_not_replaced():
-    with pytest.raises(InputError, match="no regular file"), replacing("/dev/null"):
+    with pytest.raises(InputError, match="not a regular file"), replacing("/dev/null"):
         pass

@@ -9,13 +9,10 @@ from math import inf, log, nan
 import numpy as np
 import pytest
 import torch
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from headcount import InputError, gaussian_embeddings, save_embeddings
-from headcount.cli import audit
 from headcount.theory.incoherence import balanced_scale, cross_leakage, incoherence, largest_block
 from headcount.theory.noise import leakage
 
@@ -67,7 +64,7 @@ def test_by_hand():
     one, two = incoherence(table, 1), incoherence(table, 2)
     assert (one.diagonal, one.leakage, one.cross_leakage) == pytest.approx((0, 0.64, 0.64))
     assert (two.leakage, two.cross_leakage) == pytest.approx((1, 1))
-    # Rows 0 and 2 share item 1: 0.6·0.8. Rows 0 and 1: δ = (0, 0.6, 0) and (0.6, 0, 0.8) share none.
+    # Rows 0 and 2 share item 1: 0.6·0.8. Rows 0 and 1, (0, 0.6, 0) and (0.6, 0, 0.8), share none.
     assert one.distinct == pytest.approx((0.48, 0.48))
     assert cross_leakage(table, np.array([0]), np.array([1]), 2).tolist() == [0.0]
     assert two.margin == pytest.approx(0.5 - 2)
@@ -83,7 +80,7 @@ def test_the_balanced_scale_has_the_smallest_diagonal_deviation(table, other):
 @settings(deadline=None, max_examples=80)
 @given(tables(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_the_margin_bounds_every_permutation_and_partition(table, block, random):
-    """Scores over d_k as d_k → ∞: L_ij = Σ_{s ∈ V_k} u_i(s) u_j(π(s)), heads of at most B sources."""
+    """Scores over d_k as d_k → ∞: L_ij = Σ_{s ∈ V_k} u_i(s) u_j(π(s)), at most B sources."""
     items = len(table)
     block = min(block, items)
     found = incoherence(table, block)
@@ -140,7 +137,7 @@ def test_default_constants_prove_the_theorem_from_635_items():
 
 
 def test_gaussian_tables_leak_more_than_corollary_b6_says():
-    """ρ ≲ B/d_model holds for one fixed S; the definition takes the worst, a factor 2 ln(m/B) above."""
+    """ρ ≲ B/d_model holds for a fixed S; the definition takes the worst, 2 ln(m/B) times above."""
     items, d_model = 1024, 128
     table = gaussian_embeddings(items, d_model)
     found = {block: incoherence(table, block, work=10**6).leakage for block in (1, 16, d_model)}
@@ -164,20 +161,17 @@ def test_impossible_blocks_and_tables_are_refused():
             largest_block(torch.eye(2), **{name: value})
 
 
-def test_the_command(tmp_path):
-    app = typer.Typer()
-    app.command()(audit.incoherence)
+def test_the_command(command, tmp_path):
     path = tmp_path / "t.npy"
     save_embeddings(torch.eye(8), path)
-    result = CliRunner().invoke(app, [str(path), "--block", "3", "--json"], catch_exceptions=False)
-    found = json.loads(result.output)
+    _, out, _ = command("incoherence", path, "--block", 3, "--json")
+    found = json.loads(out)
     assert (found["leakage"], found["cross_leakage"], found["distinct"]) == (0, 0, [0, 0])
     assert (found["margin"], found["largest_block"]) == (0.5, 8)
     save_embeddings(torch.ones(8, 2), path)
-    plain = CliRunner().invoke(app, [str(path)], catch_exceptions=False)
-    assert "no block size" in plain.output
-    for option, value in product(
-        ("--scale", "--c-diagonal", "--c-leakage", "--c-cross"), ("0", "inf", "nan")
-    ):
-        with pytest.raises(InputError, match=f"{option} {float(value)}"):
-            CliRunner().invoke(app, [str(path), option, value], catch_exceptions=False)
+    assert "no block size" in command("incoherence", path)[1]
+    options = ("--scale", "--c-diagonal", "--c-leakage", "--c-cross")
+    for option, value in product(options, ("0", "inf", "nan")):
+        code, _, err = command("incoherence", path, option, value)
+        assert code == 2
+        assert f"{option} {float(value)}" in err

@@ -9,23 +9,20 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from headcount import InputError, gaussian_embeddings
-from headcount.cli import audit
 from headcount.constructions.template import Matching, Signatures, fill, inverter, split_sources
 from headcount.problem.makers import permutation_graph
 from headcount.report.chart_files import save_chart
 from headcount.report.noise_chart import draw_noise, gaps_by_budget, n3_by_block
-from headcount.theory import noise
+from headcount.theory import noise, noise_law
 
 
 @st.composite
 def heads(draw, max_items=9):
-    """(table, sources, targets, scale, seed): any rows, and a matching that may leave items out or be empty."""
+    """(table, sources, targets, scale, seed): any rows and any matching, which may be empty."""
     items, d_model = draw(st.integers(1, max_items)), draw(st.integers(1, 5))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -84,7 +81,7 @@ def test_each_part_is_its_term_in_the_paper(head, key_dim):
 @settings(deadline=None, max_examples=30)
 @given(heads(max_items=6), st.integers(1, 3))
 def test_expected_is_the_mean_over_all_signatures(head, key_dim):
-    """One column takes all 2^m signs; d_k independent columns have d_k times its mean. N₁ and N₂ are not centred."""
+    """One column takes all 2^m signs; d_k independent ones have d_k times its mean."""
     table, sources, targets, scale, _ = head
     means = noise.expected(table, sources, targets, key_dim, scale)
     draws = [
@@ -97,11 +94,12 @@ def test_expected_is_the_mean_over_all_signatures(head, key_dim):
 
 
 def test_parts_by_hand():
-    """x = (1, 0), (0.6, 0.8), (0, 1); the head holds 0 → 1 and 2 → 0; w = (1, −1)ᵀ and so on, d_k = 2."""
+    """x = (1, 0), (0.6, 0.8), (0, 1); the head holds 0 → 1 and 2 → 0; d_k = 2."""
     table = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
     w = torch.tensor([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     parts = noise.decompose(table, np.array([0, 2]), np.array([1, 0]), w)
-    # Pair (0, 1): δ_0 is (0, 0.6, 0), so nothing leaks into sources 0 and 2; δ_1 is (0.6, 0, 0.8), 0.6 at target 0.
+    # Pair (0, 1): δ_0 is (0, 0.6, 0), so nothing leaks into sources 0 and 2;
+    # δ_1 is (0.6, 0, 0.8), 0.6 at target 0.
     assert [
         float(part[0, 1]) for part in (parts.signal, parts.n1, parts.n2, parts.n3)
     ] == pytest.approx([2, 0, 0, 0])
@@ -133,7 +131,7 @@ def _blocks(pi: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def test_lemma_b3_holds_for_a_random_permutation_and_fails_for_fixed_points():
-    """Item 3 takes the terms for mean-zero; where π(a) = a and i = j they are squares, and sum to about 1."""
+    """Item 3 takes the terms for mean-zero; where π(a) = a and i = j they are squares."""
     items, d_model = 512, 128
     table = gaussian_embeddings(items, d_model)
     random = noise.concentration(
@@ -150,7 +148,7 @@ def test_lemma_b3_holds_for_a_random_permutation_and_fails_for_fixed_points():
 
 
 def test_theorem_4_1_fails_on_a_permutation_with_many_fixed_points():
-    """All items fixed but 0 ↔ 1: head 2 holds fixed points only, and the non-edge (0, 0) stands near d_k in it."""
+    """All items fixed but 0 ↔ 1: head 2 holds fixed points alone, where (0, 0) scores near d_k."""
     items, d_model, key_dim = 512, 128, 512
     table = gaussian_embeddings(items, d_model)
     pi = np.arange(items)
@@ -196,7 +194,7 @@ def test_noise_summary_against_the_whole_matrices():
 
 
 def test_n3_follows_equation_1_where_the_centred_part_is_the_larger():
-    found = noise.measure_n3(512, 64, blocks=[64, 512], key_dims=[16, 64, 1024]).set_index(
+    found = noise_law.measure_n3(512, 64, blocks=[64, 512], key_dims=[16, 64, 1024]).set_index(
         ["block", "key_dim", "part"]
     )
     for (block, key_dim), law in found["law"].xs("centred", level="part").items():
@@ -209,8 +207,10 @@ def test_n3_follows_equation_1_where_the_centred_part_is_the_larger():
 
 
 def test_predictions_by_hand():
-    assert noise.predicted_n3(1000, 50, 100, 9) == pytest.approx(2 * 3 * sqrt(6.907755))
-    assert noise.predicted_n3_mean(1000, 50, 100, 9) == pytest.approx(9 / 50 * 10 * sqrt(6.907755))
+    assert noise_law.predicted_n3(1000, 50, 100, 9) == pytest.approx(2 * 3 * sqrt(6.907755))
+    assert noise_law.predicted_n3_mean(1000, 50, 100, 9) == pytest.approx(
+        9 / 50 * 10 * sqrt(6.907755)
+    )
 
 
 def test_many_heads_beat_one_at_equal_budget(tmp_path):
@@ -227,8 +227,8 @@ def test_many_heads_beat_one_at_equal_budget(tmp_path):
     [
         lambda: noise.leakage(torch.eye(2), scale=0.0),
         lambda: noise.decompose(torch.eye(3), np.array([0, 0]), np.array([1, 2]), torch.ones(3, 1)),
-        lambda: noise.measure_n3(8, 4, blocks=[9], key_dims=[1]),
-        lambda: noise.measure_n3(8, 4, blocks=[1], key_dims=[0]),
+        lambda: noise_law.measure_n3(8, 4, blocks=[9], key_dims=[1]),
+        lambda: noise_law.measure_n3(8, 4, blocks=[1], key_dims=[0]),
         lambda: gaps_by_budget(8, 4, heads=(1, 9), budgets=(16,)),
         lambda: n3_by_block(8, (4,), (4,)),
     ],
@@ -238,33 +238,19 @@ def test_impossible_sizes_are_refused(make):
         make()
 
 
-def test_the_command(tmp_path):
-    app = typer.Typer()
-    app.command()(audit.noise)
-    words = [
-        "--items",
-        "32",
-        "--d-model",
-        "8",
-        "--key-dim",
-        "4",
-        "--chart",
-        str(tmp_path / "n.png"),
-    ]
-    result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    found = json.loads(result.output)
+def test_the_command(command, tmp_path):
+    sizes = ["noise", "--items", 32, "--d-model", 8, "--key-dim", 4]
+    _, out, _ = command(*sizes, "--chart", "n.png", "--json")
+    found = json.loads(out)
     assert (found["heads"], found["budget"], found["block"]) == (4, 16, 8)
     assert found["parts"]["n3"]["max"] >= found["parts"]["n3"]["rms"] > 0
     assert (tmp_path / "n.png").stat().st_size > 10_000
-    plain = CliRunner().invoke(app, words[:6], catch_exceptions=False)
-    assert "n3" in plain.output
+    assert "n3" in command(*sizes[:5])[1]
 
 
-def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items():
-    app = typer.Typer()
-    app.command()(audit.noise)
-    words = ["--items", "33", "--d-model", "8", "--key-dim", "4", "--json"]
-    found = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).output)
+def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items(command):
+    _, out, _ = command("noise", "--items", 33, "--d-model", 8, "--key-dim", 4, "--json")
+    found = json.loads(out)
     assert (found["heads"], found["block"]) == (5, 7)  # no block above d_model
 
 

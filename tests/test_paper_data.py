@@ -183,7 +183,7 @@ def test_table_2():
 
 @pytest.mark.parametrize(("logarithm", "least", "most"), [(log2, 0.98, 1), (log, 0, 0.61)])
 def test_table_1_fits_the_papers_second_line_only_with_logarithms_to_base_2(logarithm, least, most):
-    """Every head count of the sweep that puts D_K* = h·d_k within 0.2 … 4 of m log m/d is tried, at the nine points."""
+    """Every swept head count that puts D_K* = h·d_k within 0.2 … 4 of m log m/d is tried."""
     table = [
         row
         for row in paper.table_1().itertuples(index=False)

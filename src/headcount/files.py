@@ -30,7 +30,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path).resolve()
     if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is no regular file; choose another path")
+        raise InputError(f"{path}: is not a regular file; choose another path")
     try:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
@@ -43,9 +43,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp made it readable by its owner alone
         with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+            os.fsync(written.fileno())  # before the rename, or a crash could leave an empty file
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or error
@@ -65,16 +65,14 @@ def save_tensors(
 
     with replacing(path) as temporary:
         try:
-            save_file(
-                {name: part.cpu().contiguous() for name, part in tensors.items()},
-                temporary,
-                metadata,
-            )
+            parts = {name: part.cpu().contiguous() for name, part in tensors.items()}
+            save_file(parts, temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from None
 
 
 def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

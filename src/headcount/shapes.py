@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 else:
     try:
         from jaxtyping import Bool, Float, Int
-    except (
-        ModuleNotFoundError
-    ):  # training needs only torch, numpy, scipy, pandas, safetensors, typer, rich
+    except ModuleNotFoundError:
+        # Machines that only train may have torch, numpy, scipy, pandas, safetensors, typer and rich
+        # alone, and shapes are checked in tests only.
 
         class _AnyShape:
             def __class_getitem__(cls, item: tuple[type, str]) -> type:

@@ -1,1 +1,1 @@
-"""Analysis: from finished runs to curves, thresholds D_K*, head counts h* and fitted laws (Appendix A.2)."""
+"""From finished runs to curves, thresholds D_K*, head counts h* and laws (Appendix A.2)."""

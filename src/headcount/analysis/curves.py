@@ -1,6 +1,6 @@
-"""F1–D_K curves: means over seeds and their 95 % t-intervals (Appendix A.2, "Display CIs for F1 curves").
+"""F1–D_K curves: means over seeds and their 95 % t-intervals (Appendix A.2).
 
-The frame of runs has one row a run and the columns of `COLUMNS`; further columns are ignored.
+The frame of runs has one row per run and the columns of `COLUMNS`; further columns are ignored.
 Functions here take the runs of one protocol: the same seed twice at one configuration is an error,
 not an average.
 """
@@ -20,15 +20,28 @@ CONFIDENCE = 0.95
 
 
 def curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean test metric of every (point, heads, budget), with its interval mean ± t_{0.975, n−1}·s/√n.
+    """Mean test metric over seeds of every (point, heads, budget), with its 95 % interval.
 
-    One row each, in order, with `mean`, `low`, `high` (NaN for one seed), `runs` and `diverged`
-    (how many did). A diverged run recovers nothing: it counts as F1 = 0. Mean squared error has no
-    such worst value, so a diverged run of the `value` variant is left out of the mean, and is
-    counted in `diverged` alone.
+    `frame` has one row per run and the columns of `COLUMNS`, as a store's export and
+    `measured_runs` give it. The result has one row per configuration, in order: `mean`, the ends
+    `low` and `high` of mean ± t_{0.975, n−1}·s/√n (NaN for one seed), `runs`, and `diverged`, how
+    many of them did.
+
+    A diverged run recovers nothing: it counts as F1 = 0. Mean squared error has no such worst
+    value, so a diverged run of the `value` variant is left out of the mean and counted in
+    `diverged` alone.
+
+    >>> point = {"variant": "max", "degree": 1, "items": 64, "d_model": 16, "heads": 4}
+    >>> split = {"key_dim": 5, "budget": 20, "diverged": None}
+    >>> runs = pd.DataFrame(
+    ...     [point | split | {"seed": seed, "value": f1} for seed, f1 in enumerate([0.98, 1.0])]
+    ... )
+    >>> curves(runs)[["budget", "mean", "runs"]].to_dict("records")
+    [{'budget': 20, 'mean': 0.99, 'runs': 2}]
     """
     table = checked_runs(frame)
-    # Sums are taken about the first seed's score: seeds that agree have exactly that mean, and no spread.
+    # Sums are taken about the first seed's score, so that seeds that agree have exactly that mean
+    # and no spread: rounding must not move a mean across the threshold's level.
     first = table.groupby([*POINT, *SPLIT])["score"].transform("first")
     groups = table.assign(score=table["score"] - first, first=first).groupby(
         [*POINT, *SPLIT], sort=True
@@ -44,9 +57,9 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give the runs with `failed` and `score`, what a run counts with; refuse a frame that is not one of runs.
+    """Check a frame of runs; add `failed` and `score`, the value that a run counts with.
 
-    Their order is fixed, which makes every sum the same however the rows come.
+    The rows are sorted, which makes every sum the same whatever their order was.
     """
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
@@ -60,7 +73,8 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
     twice = table[table.duplicated([*POINT, *SPLIT, "seed"])]
     if len(twice):
         raise InputError(
-            f"seed {twice['seed'].iloc[0]} appears twice {_at(twice)}; keep the runs of one protocol"
+            f"seed {twice['seed'].iloc[0]} appears twice {_at(twice)}; "
+            "keep the runs of one protocol"
         )
     value = table["value"].astype(float)
     table["failed"] = table["diverged"].notna() | value.isna()
@@ -69,6 +83,6 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at(rows: pd.DataFrame) -> str:
-    """Say where the first row lies."""
+    """Where the first row is."""
     first = rows.iloc[0]
     return "at " + ", ".join(f"{name} {first[name]}" for name in (*POINT, "heads", "key_dim"))

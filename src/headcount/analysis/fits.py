@@ -14,7 +14,9 @@ from headcount.errors import InputError
 
 @dataclass(frozen=True)
 class LineFit:
-    """A line fitted by least squares: y = slope·x + intercept, the intercept 0 and without error where it was left out.
+    """A line fitted by least squares: y = slope·x + intercept.
+
+    Where the intercept was left out it is 0 and has no error.
 
     R² is 1 − SS_res/SS_tot with SS_tot about the mean of y, with and without an intercept, so that
     the two can be compared; without one it may be negative. (Some packages report 1 − SS_res/Σy²
@@ -34,11 +36,11 @@ class LineFit:
         return self.slope * x + self.intercept
 
     def slope_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Give the confidence interval of the slope."""
+        """The confidence interval of the slope."""
         return self._around(self.slope, self.slope_error, confidence)
 
     def intercept_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Give the confidence interval of the intercept; (0, 0) where it was left out."""
+        """The confidence interval of the intercept; (0, 0) where it was left out."""
         return self._around(self.intercept, self.intercept_error, confidence)
 
     def _around(self, value: float, error: float, confidence: float) -> tuple[float, float]:
@@ -64,10 +66,12 @@ def fit_line(
     freedom = len(xs) - parameters
     if freedom < 1:
         raise InputError(
-            f"a line with {parameters} parameters needs {parameters + 1} points; {len(xs)} were given"
+            f"a line with {parameters} parameters needs {parameters + 1} points; "
+            f"{len(xs)} were given"
         )
     center = float(xs.mean()) if intercept else 0.0
     x_squares = float(((xs - center) ** 2).sum())
+    # Equal x differ from their mean by rounding alone.
     if x_squares <= (1e-12 * float(abs(xs).max())) ** 2 * len(xs):
         raise InputError("x does not vary, so no slope can be fitted; add points at other sizes")
     about = float(ys.mean())

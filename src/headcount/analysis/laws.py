@@ -1,4 +1,4 @@
-"""The paper's fits on a frame of thresholds, and a fit as a law that `plan` can use (Section 6.1, Appendix A.3).
+"""The paper's fits to thresholds, and a fit as a law for `plan` (Section 6.1, Appendix A.3).
 
 Every function takes what `thresholds` returns; the caller chooses the points. Rows where no tested
 budget passed are left out (`points` of the fit says how many were used).
@@ -6,6 +6,7 @@ budget passed are left out (`points` of the fit says how many were used).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from typing import Literal
 
@@ -22,10 +23,10 @@ Floats = Float[np.ndarray, "rows"]
 
 
 def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:
-    """Fit D_K* against m log₂ m/d_model through the origin (Section 6.1, Fig. 3) on the permutations of `max`.
+    """Fit D_K* against m log₂ m/d_model through the origin (Section 6.1, Fig. 3).
 
-    With `wide`, without the points d_model = 16, m > 64, which miss the precondition d_model ≳ c₀
-    ln m.
+    Only the permutations of `max` are used; with `wide`, without the points d_model = 16, m > 64,
+    which miss the precondition d_model ≳ c₀ ln m.
     """
     rows = _permutations(table)
     if wide:
@@ -34,12 +35,12 @@ def budget_fit(table: pd.DataFrame, *, wide: bool = False) -> LineFit:
 
 
 def heads_fit(table: pd.DataFrame) -> LineFit:
-    """Fit h* against m/d_model with an intercept (Section 6.1, Fig. 10) on the permutations of `max`."""
+    """Fit h* of the permutations of `max` against m/d_model, with an intercept (Fig. 10)."""
     return _fit(_permutations(table), "heads", "edges/d_model", intercept=True)
 
 
 def regular_fit(table: pd.DataFrame) -> LineFit:
-    """Fit D_K* against r·m log₂ m/d_model through the origin (Eq. (32), Fig. 12) on all degrees of `max`."""
+    """Fit D_K* of all degrees of `max` against r·m log₂ m/d_model (Eq. (32), Fig. 12)."""
     return _fit(
         table.loc[table["variant"] == "max"],
         "central",
@@ -57,13 +58,21 @@ def fit_law(
     name: str = "fitted",
     source: str = "",
 ) -> TrainedLaw:
-    """Fit the rows given (one variant) as a law with a 95 % prediction interval, for `plan(law=...)`.
+    """Fit thresholds as a law with a 95 % prediction interval, for `plan(law=...)`.
+
+    `table` is what `thresholds` returns, restricted to one variant. `quantity` "budget" fits D_K*,
+    "heads" fits h*; the line goes through the origin unless `intercept` is set.
 
     The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two
-    factors of the value, so the interval comes from the ratios of the found values to the law's,
-    not from the line's own prediction interval, whose width is nearly the same at all sizes. With b
-    and s the mean and standard deviation of the ratios' logarithms, a new ratio lies in exp(b ±
-    t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
+    factors of the value, so the interval comes from the ratios of the found values to the law's; a
+    line's own prediction interval has nearly the same width at all sizes. With b and s the mean and
+    standard deviation of the ratios' logarithms, a new ratio lies in
+    exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
+
+    >>> sizes = {"variant": "max", "degree": 1, "items": [64, 256, 256], "d_model": [16, 32, 64]}
+    >>> law = fit_law(pd.DataFrame(sizes | {"central": [24, 64, 33]}))
+    >>> round(law.slope, 2), round(law(512, 512, 64))
+    (1.01, 72)
     """
     if len(set(table["variant"])) > 1:
         raise InputError(
@@ -71,9 +80,20 @@ def fit_law(
         )
     column = "central" if quantity == "budget" else "heads"
     fit = _fit(table, column, form, intercept)
-    text = source or f"fitted to {fit.points} thresholds"
-    line = TrainedLaw(name, quantity, form, fit.slope, text, fit.intercept, fit.r_squared)
-    rows = table.dropna(subset=[column])
+    line = TrainedLaw(
+        name=name,
+        quantity=quantity,
+        form=form,
+        slope=fit.slope,
+        source=source or f"fitted to {fit.points} thresholds",
+        intercept=fit.intercept,
+        r_squared=fit.r_squared,
+    )
+    return replace(line, interval=_ratio_interval(line, table.dropna(subset=[column]), column))
+
+
+def _ratio_interval(line: TrainedLaw, rows: pd.DataFrame, column: str) -> tuple[float, float]:
+    """The 95 % prediction interval of found value over law's value, from the ratios' logarithms."""
     values = [
         line(int(m), int(r) * int(m), int(d))
         for m, r, d in rows[["items", "degree", "d_model"]].to_numpy()
@@ -81,21 +101,12 @@ def fit_law(
     ratios = np.log(_floats(rows, column) / np.array(values))
     n = len(ratios)
     half = float(stats.t.ppf(0.975, n - 1)) * float(ratios.std(ddof=1)) * sqrt(1 + 1 / n)
-    factors = np.exp(ratios.mean() + np.array([-half, half]))
-    return TrainedLaw(
-        name,
-        quantity,
-        form,
-        fit.slope,
-        text,
-        fit.intercept,
-        fit.r_squared,
-        (float(factors[0]), float(factors[1])),
-    )
+    low, high = np.exp(ratios.mean() + np.array([-half, half]))
+    return float(low), float(high)
 
 
 def feature(table: pd.DataFrame, form: Form) -> Floats:
-    """Give the x of a law for every row of a frame of thresholds, with m' = r·m edges."""
+    """The x of a law for every row of a frame of thresholds, with m' = r·m edges."""
     items, degree, d_model = (_floats(table, name) for name in ("items", "degree", "d_model"))
     return FEATURES[form](items, degree * items, d_model)
 

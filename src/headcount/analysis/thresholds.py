@@ -17,15 +17,8 @@ from headcount.errors import InputError
 LEVEL = 0.99
 POOL_PERCENT = 10
 SIGNIFICANCE = 0.05
-WHOLE_NUMBERS = [
-    "central",
-    "optimistic",
-    "conservative",
-    "heads",
-    "key_dim",
-    "heads_low",
-    "heads_high",
-]
+_BUDGETS = ["central", "optimistic", "conservative"]
+WHOLE_NUMBERS = [*_BUDGETS, "heads", "key_dim", "heads_low", "heads_high"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,7 @@ class Threshold:
     `central` is D_K*: the smallest budget whose mean F1 reaches the level for some head count.
     `conservative` asks it of the interval's low end, `optimistic` of its high end. `heads`,
     `key_dim` and `mean` are h*, d_k* and the mean F1 there; `heads_low` … `heads_high` are the head
-    counts that A.2 cannot tell from h*.
+    counts indistinguishable from h* (A.2).
     """
 
     variant: str
@@ -64,14 +57,31 @@ class _Entry:
 
 
 def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
-    """Give the threshold of every point (variant, degree, items, d_model) of a frame of runs, one row each."""
+    """D_K* and h* with their intervals for every point (variant, degree, items, d_model).
+
+    `frame` has one row per run, as for `curves`; the result has one row per point and the columns
+    of `Threshold`. `level` is the mean test F1 that a budget must reach.
+
+    >>> point = {"variant": "max", "degree": 1, "items": 64, "d_model": 16, "heads": 4}
+    >>> scores = {16: [0.97, 0.98], 20: [0.995, 0.993], 24: [1.0, 1.0]}
+    >>> runs = pd.DataFrame(
+    ...     [
+    ...         point | {"key_dim": budget // 4, "budget": budget, "diverged": None}
+    ...         | {"seed": seed, "value": value}
+    ...         for budget, values in scores.items()
+    ...         for seed, value in enumerate(values)
+    ...     ]
+    ... )
+    >>> thresholds(runs)[["central", "heads", "key_dim"]].to_dict("records")
+    [{'central': 20, 'heads': 4, 'key_dim': 5}]
+    """
     table = _f1_runs(frame)
     found = [_threshold(runs, level) for _, runs in table.groupby(POINT, sort=True)]
     return _as_frame([vars(item) for item in found], [item.name for item in fields(Threshold)])
 
 
 def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
-    """Give the three budgets for every head count of every point: the threshold had only that count been tried."""
+    """The three budgets of every head count: the threshold if only that count had been tried."""
     rows = []
     for _, curve in curves(_f1_runs(frame)).groupby([*POINT, "heads"], sort=True):
         entries = _entries(curve)
@@ -80,13 +90,11 @@ def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFra
         rows.append(
             _point(curve) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split
         )
-    return _as_frame(
-        rows, [*POINT, "heads", "central", "optimistic", "conservative", "key_dim", "mean"]
-    )
+    return _as_frame(rows, [*POINT, "heads", *_BUDGETS, "key_dim", "mean"])
 
 
 def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
-    """Give the threshold of the one point that a frame of runs holds."""
+    """The threshold of the one point that a frame of runs holds."""
     table = _f1_runs(frame)
     points = len(table[POINT].drop_duplicates())
     if points != 1:
@@ -95,14 +103,14 @@ def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
 
 
 def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, int]:
-    """Give the lowest and the highest head count not told from h* = `heads` at D_K* = `budget`, for one point's runs.
+    """The lowest and highest head count indistinguishable from h* = `heads` at D_K* = `budget`.
 
-    The pool: head counts with a tested budget within 10 % of D_K*. The paper does not say which
-    entry stands for a head count that has several; here the one nearest D_K* (of two equally near,
-    the one with the larger mean F1), so that like budgets are compared and no count is dropped
-    because a larger budget of its own is better. Each is compared to h* by a paired two-sided
-    t-test on the F1 of the common seeds and is kept where p > 0.05. One with fewer than two common
-    seeds cannot be tested and is not kept.
+    `frame` holds the runs of one point. The pool is made of the head counts with a tested budget
+    within 10 % of D_K*. The paper does not say which entry represents a head count that has
+    several; here it is the one nearest D_K* (of two equally near, the one with the larger mean F1),
+    so that like budgets are compared and no count is dropped because a larger budget of its own is
+    better. Each is compared to h* by a paired two-sided t-test on the F1 of the common seeds and is
+    kept where p > 0.05. One with fewer than two common seeds cannot be tested and is not kept.
     """
     scores: dict[tuple[int, int], dict[int, float]] = {}
     for count, tried, seed, score in _rows(_f1_runs(frame), "heads", "budget", "seed", "score"):
@@ -124,17 +132,14 @@ def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, i
 
 
 def paired_p(first: Mapping[int, float], second: Mapping[int, float]) -> float:
-    """Give p of the paired two-sided t-test on F1 by seed; NaN with fewer than two common seeds.
+    """p of the paired two-sided t-test on F1 by seed; NaN with fewer than two common seeds.
 
     Differences without spread have no t: p is 1 where they are zero and 0 where they are not.
     """
     seeds = sorted(set(first) & set(second))
     if len(seeds) < 2:
         return float("nan")
-    one, other = (
-        np.array([first[seed] for seed in seeds]),
-        np.array([second[seed] for seed in seeds]),
-    )
+    one, other = (np.array([scores[seed] for seed in seeds]) for scores in (first, second))
     gaps = one - other
     # Equal gaps differ by the rounding of their subtraction, which is about 1e-16 of an F1.
     if np.ptp(gaps) <= 1e-13:
@@ -146,7 +151,8 @@ def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
     table = checked_runs(frame)
     if "value" in set(table["variant"]):
         raise InputError(
-            "variant value is judged by mean squared error and has no F1 threshold; leave its rows out"
+            "variant value is judged by mean squared error and has no F1 threshold; "
+            "leave its rows out"
         )
     return table
 
@@ -165,7 +171,7 @@ def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
 
 
 def _three_budgets(entries: list[_Entry], level: float) -> dict[str, Any]:
-    """Give the smallest budgets that pass by mean, by high end and by low end.
+    """The smallest budgets that pass by mean, by high end and by low end.
 
     The high end is never below the mean, so an entry of one seed, whose ends are unknown, is
     plausible if its mean passes: optimistic ≤ central ≤ conservative, whatever the numbers of
@@ -185,7 +191,7 @@ def _smallest(entries: Iterable[_Entry]) -> int | None:
 
 
 def _best(entries: list[_Entry], level: float) -> _Entry | None:
-    """Give the passing entry with the smallest budget; of equals the larger mean, then the fewer heads."""
+    """The passing entry with the smallest budget; of equals the larger mean, then fewer heads."""
     passing = [entry for entry in entries if entry.mean >= level]
     return min(passing, key=lambda entry: (entry.budget, -entry.mean, entry.heads), default=None)
 
@@ -195,7 +201,7 @@ def _entries(curve: pd.DataFrame) -> list[_Entry]:
 
 
 def _rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Give columns as rows of plain values."""
+    """Columns as rows of plain values."""
     return zip(*(table[name].tolist() for name in names), strict=True)
 
 
@@ -204,7 +210,7 @@ def _point(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _as_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
-    """Make a frame with whole numbers that may be missing."""
+    """A frame whose whole numbers may be missing."""
     table = pd.DataFrame(rows, columns=pd.Index(columns))
     return table.astype(
         {name: "Int64" for name in WHOLE_NUMBERS if name in columns} | {"mean": "float64"}

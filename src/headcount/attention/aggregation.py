@@ -1,4 +1,4 @@
-"""How the scores of the heads are joined (Sections 3 and 8); apart from KeyQuery, which needs torch."""
+"""How the scores of the heads are joined (Sections 3 and 8), where torch is not needed."""
 
 from typing import Literal
 

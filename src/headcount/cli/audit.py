@@ -132,7 +132,8 @@ def _measure_noise(items: int, d_model: int, heads: int, key_dim: int, seed: int
     from headcount.constructions.template import Signatures, fill, inverter, split_sources
     from headcount.problem.embeddings import gaussian_embeddings
     from headcount.problem.makers import permutation_graph
-    from headcount.theory.noise import concentration, noise_summary, predicted_n3
+    from headcount.theory.noise import concentration, noise_summary
+    from headcount.theory.noise_law import predicted_n3
 
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)

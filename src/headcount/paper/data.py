@@ -1,7 +1,7 @@
-"""The paper as data: its grids, Table 2's steps, and every number it reports with its place in the text.
+"""The paper as data: its grids, Table 2's steps, and every number with its place in the text.
 
-The data lie in `paper/`: `grids.toml`, `steps.toml` and `numbers.toml`. Where the paper is open the files say what
-was decided.
+The data are in `grids.toml`, `steps.toml` and `numbers.toml` beside this file. Where the paper is
+open the files say what was decided.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ Value = int | float | bool | tuple[Any, ...]
 
 _DATA = Path(__file__).parent
 _GUIDES: dict[str, TrainedLaw] = {
-    "permutations": replace(
-        BUDGET, slope=BUDGET.slope * log(2)
-    ),  # where the thresholds of wide points lie
+    # 1.19·m ln m/d_model: about where the thresholds of wide points are.
+    "permutations": replace(BUDGET, slope=BUDGET.slope * log(2)),
     "regular": BUDGET_REGULAR,
 }
 
@@ -65,7 +64,7 @@ class PaperGrid:
         return tuple(pair for part in self.parts for pair in part.pairs)
 
     def expand(self) -> Iterator[RunSpec]:
-        """Give the runs one by one: by point, degree, heads, budget, seed."""
+        """The runs one by one: by point, degree, heads, budget, seed."""
         for part in self.parts:
             for (items, d_model), degree, heads in product(part.pairs, self.degrees, self.heads):
                 steps = step_cutoff(items, d_model, self.variant)
@@ -87,7 +86,7 @@ class PaperGrid:
 
 @dataclass(frozen=True)
 class Number:
-    """One number of the paper: a setting of the protocol, a result to compare with, or a claim (true) in words."""
+    """One number of the paper: a setting, a result to compare with, or a claim (true) in words."""
 
     id: str
     kind: Kind
@@ -100,13 +99,13 @@ class Number:
 
 
 def grids() -> tuple[str, ...]:
-    """Give the names of the grids."""
+    """The names of the grids."""
     return tuple(_read("grids"))
 
 
 @cache
 def grid(name: str) -> PaperGrid:
-    """Give a grid by its name.
+    """A grid by its name.
 
     >>> grid("diagonal").points[-1]
     (4096, 512)
@@ -142,10 +141,11 @@ def budgets_for(
     span: tuple[float, float] = (0.3, 1.6),
     guide: Guide = "permutations",
 ) -> tuple[int, ...]:
-    """Give the budgets D_K = h·d_k tested for one head count: the one rule behind every grid.
+    """The budgets D_K = h·d_k tested for one head count: the one rule behind every grid.
 
     They cover `span` times the budget of the guide, in steps of 10 % and of at least 1 in d_k. The
-    first is at most the lower end (or d_k = 1), the last at least the upper end, so every head count has one.
+    first is at most the lower end (or d_k = 1), the last at least the upper end, so every head
+    count has one.
 
     >>> budgets_for(64, 16, 4)  # the guide says 19.8
     (4, 8, 12, 16, 20, 24, 28, 32)
@@ -163,12 +163,12 @@ def budgets_for(
 
 
 def next_key_dim(key_dim: int) -> int:
-    """Give the next d_k of a grid: 10 % more, rounded down, and at least 1 more. It is "one grid step"."""
+    """The next d_k of a grid ("one grid step"): 10 % more, rounded down, and at least 1 more."""
     return max(key_dim + 1, key_dim * 11 // 10)
 
 
 def step_cutoff(items: int, d_model: int, variant: Variant = "max") -> int:
-    """Give the training step limit: Table 2, its default where it has no row; 80,000 for softmax (Section 7.1).
+    """The training step limit: Table 2 or its default; 80,000 for softmax (Section 7.1).
 
     >>> step_cutoff(512, 16), step_cutoff(512, 32), step_cutoff(64, 32, "softmax")
     (80000, 20000, 80000)
@@ -199,12 +199,12 @@ def table_2() -> pd.DataFrame:
 
 @cache
 def numbers() -> tuple[Number, ...]:
-    """Give every number of the paper, in the order of the text."""
+    """Every number of the paper, in the order of the text."""
     return tuple(_number(entry) for entry in _read("numbers")["number"])
 
 
 def number(name: str) -> Number:
-    """Give one number by its id.
+    """One number by its id.
 
     >>> number("law.budget.slope").value
     1.19
@@ -231,7 +231,7 @@ def _known(name: str, entries: dict[str, Any], what: str) -> Any:
         remedy = (
             f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(list(entries)[:10])}"
         )
-        raise InputError(f"{name!r} is no {what} of the paper; {remedy}")
+        raise InputError(f"{name!r} is not a {what} of the paper; {remedy}")
     return entries[name]
 
 

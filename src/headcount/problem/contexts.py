@@ -1,11 +1,13 @@
-"""Contexts: the samplers of Appendix A.1 (permutations) and A.3 (general graphs), labels and pair counts.
+"""Contexts: the sampler of Appendices A.1 (permutations) and A.3 (general graphs), and labels.
 
 One procedure serves both. For a context of ℓ of the m items:
 
 1. draw ℓ distinct items S uniformly, in uniform order;
-2. let each of them be in U with probability ρ (so |U| ~ Binomial(ℓ, ρ) and U is uniform given its size);
-3. for each i in U, in order: if no out-neighbour of i is in S, put a uniformly chosen one in the place
-   of a uniformly chosen item other than i. An i that an earlier replacement put out of its slot is skipped.
+2. let each of them be in U with probability ρ (so |U| ~ Binomial(ℓ, ρ) and U is uniform given its
+   size);
+3. for each i in U, in order: if no out-neighbour of i is in S, put a uniformly chosen one in place
+   of a uniformly chosen item other than i. An i that an earlier replacement put out of its slot is
+   skipped.
 
 With out-degree 1 step 3 is A.1's. All of it is vectorised over contexts, slot by slot.
 """
@@ -31,17 +33,18 @@ _FEW_NEIGHBORS = 64  # up to this degree a source's neighbours are compared one 
 
 @dataclass(frozen=True)
 class ContextSampler:
-    """Draws contexts of `length` distinct items; a share `rate` of the sources is given a target in the context.
+    """Draws contexts of `length` distinct items; a share `rate` of the sources gets a target there.
 
-    Later replacements may evict a source or its target again: at ℓ = 16, m = 512, ρ = 0.5 about 30 % of the sources
-    end up with one.
+    Later replacements may evict a source or its target again: at ℓ = 16, m = 512, ρ = 0.5 about 30
+    % of the sources end up with one.
 
     Context n of a stream is a pure function of (graph, length, rate, seed, stream, n).
 
     >>> from headcount.problem.makers import permutation_graph
     >>> sampler = ContextSampler(permutation_graph(64), length=8)
-    >>> a, b = sampler.draw(3, seed=0, stream="test"), sampler.draw(1, seed=0, stream="test", start=2)
-    >>> bool((a[2] == b[0]).all())
+    >>> three = sampler.draw(3, seed=0, stream="test")
+    >>> third = sampler.draw(1, seed=0, stream="test", start=2)
+    >>> bool((three[2] == third[0]).all())
     True
     """
 
@@ -53,7 +56,8 @@ class ContextSampler:
     def __post_init__(self) -> None:
         if not 1 <= self.length <= self.graph.items:
             raise InputError(
-                f"context length {self.length} does not fit {self.graph.items} items; choose 1…{self.graph.items}"
+                f"context length {self.length} does not fit {self.graph.items} items; "
+                f"choose 1…{self.graph.items}"
             )
         if not 0 < self.rate < 1:
             raise InputError(f"rate {self.rate} is not between 0 and 1; the paper uses 0.5")
@@ -61,7 +65,7 @@ class ContextSampler:
     def draw(
         self, count: int, *, seed: int, stream: str | int = "contexts", start: int = 0
     ) -> Int[Tensor, "{count} {self.length}"]:
-        """Contexts `start` … `start + count − 1` of the stream, one a row."""
+        """Contexts `start` … `start + count − 1` of the stream, one per row."""
         key = stream_key(seed, stream)
         contexts = torch.empty(count, self.length, dtype=torch.int64, device=self.device)
         for first in range(0, count, _CHUNK):
@@ -93,13 +97,14 @@ class ContextSampler:
         drawn = context.clone()
         for p in range(self.length):
             source = drawn[p]
+            # A source that an earlier replacement evicted from its slot does not act.
             acts = chosen[p] & (context[p] == source) & (degrees[source] > 0)
             columns = acts.nonzero().squeeze(1)
             source = source[columns]
             columns = columns[~self._touches(source, context[:, columns])]
             source = drawn[p, columns]
             other = below(place[p, columns], self.length - 1)
-            other += other >= p
+            other += other >= p  # uniform over the slots other than p
             target = starts[source] + below(which[p, columns], degrees[source])
             context[other, columns] = targets[target]
 
@@ -109,7 +114,7 @@ class ContextSampler:
         """Whether some out-neighbour of each source is in its context."""
         starts, degrees, targets = self._arrays
         widest = int(self.graph.out_degrees.max())
-        if widest > _FEW_NEIGHBORS:
+        if widest > _FEW_NEIGHBORS:  # a hub: search the sorted edge list instead
             found = self.graph.has_edges(
                 source.cpu().expand_as(context).numpy(), context.cpu().numpy()
             )
@@ -125,7 +130,7 @@ class ContextSampler:
     def _arrays(
         self,
     ) -> tuple[Int[Tensor, " items"], Int[Tensor, " items"], Int[Tensor, " padded"]]:
-        """CSR starts, degrees, and targets padded so that reading past a source's last neighbour is harmless."""
+        """CSR starts, degrees and targets, padded so that reading past the last one is harmless."""
         padded = np.pad(self.graph.targets, (0, int(self.graph.out_degrees.max()) + 1))
         parts = (self.graph.starts[:-1], self.graph.out_degrees, padded)
         starts, degrees, targets = (torch.tensor(part, device=self.device) for part in parts)

@@ -10,9 +10,10 @@ from headcount.shapes import Int
 
 
 def distinct_items(pick: Int[Tensor, "length count"], items: int) -> Int[Tensor, "length count"]:
-    """The first ℓ steps of a Fisher–Yates shuffle of 0 … m−1, one a column, from uniform 32-bit integers.
+    """The first ℓ steps of a Fisher–Yates shuffle of 0 … m−1, one shuffle per column.
 
-    Step j swaps entries j and x_j ≥ j. Entry p then holds what the last swap with x_i = p put there.
+    `pick` holds uniform 32-bit integers. Step j swaps entries j and x_j ≥ j. Entry p then holds
+    what the last swap with x_i = p put there.
     """
     slot = torch.arange(len(pick), device=pick.device)[:, None]
     swapped = slot + below(pick, items - slot)  # x_j

@@ -1,4 +1,4 @@
-"""Graph files: CSV or TSV edge lists with the header `source,target`, read and written in blocks."""
+"""Graph files: CSV or TSV edge lists with the header `source,target`, handled in blocks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def write_graph(graph: Graph, path: str | os.PathLike[str]) -> None:
 
 
 def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
-    """Read an edge list; `items` is the number of rows of the table it goes with (default: largest id + 1).
+    """Read an edge list from a `.csv` or `.tsv` file.
 
-    Every error names the file and the line.
+    `items` is the number of rows of the table it goes with, by default the largest id + 1. Every
+    error names the file and the line.
     """
     path = existing_file(path)
     _check_header(path)
@@ -53,17 +54,17 @@ def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
     if outside.any():
         row = int(outside.argmax())
         raise InputError(
-            f"{path}, line {row + 2}: edge {tuple(pairs[row].tolist())} has an id outside 0…{items - 1}; "
-            "correct it or use a table with more rows"
+            f"{path}, line {row + 2}: edge {tuple(pairs[row].tolist())} has an id outside "
+            f"0…{items - 1}; correct it or use a table with more rows"
         )
-    codes = pairs[:, 0] * items + pairs[:, 1]
+    codes = pairs[:, 0] * items + pairs[:, 1]  # fits 64 bits: items ≤ MOST_ITEMS
     order = np.argsort(codes, kind="stable")
     twice = np.flatnonzero(codes[order[1:]] == codes[order[:-1]])
     if twice.size:
         first, second = sorted(order[twice[0] : twice[0] + 2].tolist())
         edge = tuple(pairs[first].tolist())
         raise InputError(
-            f"{path}, line {second + 2}: edge {edge} stands in line {first + 2} already; keep it once"
+            f"{path}, line {second + 2}: edge {edge} is in line {first + 2} already; keep it once"
         )
     return Graph.from_edges(items, pairs[order])
 
@@ -123,12 +124,15 @@ def _blank_end(path: Path) -> bool:
 
 
 def _bad_line(path: Path) -> str:
-    """Find the first line that is not two integers: the slow way, and only after the fast one failed."""
+    """Find the first line that is not two integers: slow, and only after the fast way failed."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
             fields = line.rstrip("\n").split(_separator(path))
             if number > 1 and (len(fields) != 2 or not all(_is_id(field) for field in fields)):
-                return f"{path}, line {number}: {line.strip()[:40]!r} is not two integer ids; write source and target"
+                return (
+                    f"{path}, line {number}: {line.strip()[:40]!r} is not two integer ids; "
+                    "write source and target"
+                )
     return (
         f"{path}: cannot be read as an edge list; write lines of two integer ids under the header"
     )

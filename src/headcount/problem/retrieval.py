@@ -1,10 +1,11 @@
-"""Permutation→matching retrieval (Section 7.3): follow a stored relation π, then a pairing given in the context.
+"""Permutation→matching retrieval (Section 7.3): a stored relation π, then the context's pairing.
 
-The paper draws a query q, s = π(q) ≠ q, and 2ℓ − 1 more items distinct from each other, s and q; the 2ℓ items other
-than q are paired, and the label y is the partner of s. Here the context comes first: 2ℓ distinct items, two by two,
-with (s, y) in slot 0. The slots are exchangeable, because there are no positions, so it does not matter where (s, y)
-stands. A run's query is q = π⁻¹(s), and the example is *valid* for it when q is not in the context (which rejects
-s = q too). All pairs (q, S) that the paper allows are equally likely in both, so the valid examples have exactly its
+The paper draws a query q, s = π(q) ≠ q, and 2ℓ − 1 more items distinct from each other, s and q;
+the 2ℓ items other than q are paired, and the label y is the partner of s. Here the context comes
+first: 2ℓ distinct items, two by two, with (s, y) in slot 0. The slots are exchangeable, because
+there are no positions, so it does not matter where (s, y) stands. A run's query is q = π⁻¹(s), and
+the example is *valid* for it when q is not in the context (which rejects s = q too). All pairs (q,
+S) that the paper allows are equally likely in both, so the valid examples have exactly its
 distribution; and runs with different π share the drawn contexts.
 """
 
@@ -23,7 +24,7 @@ from headcount.shapes import Bool, Float, Int
 
 @dataclass(frozen=True)
 class RetrievalSampler:
-    """Draws contexts of `length` pairs: columns 0 and 1 are s and y, columns 2i and 2i + 1 the pair in slot i.
+    """Draws contexts of `length` pairs: columns 2i and 2i + 1 are the pair in slot i, (s, y) first.
 
     Context n of a stream is a pure function of (items, length, stream, n), the same for every run.
 
@@ -40,14 +41,14 @@ class RetrievalSampler:
     def __post_init__(self) -> None:
         if not 2 <= 2 * self.length < self.items:
             raise InputError(
-                f"{self.length} pairs and a query do not fit {self.items} items; choose a length of 1…"
-                f"{(self.items - 1) // 2}"
+                f"{self.length} pairs and a query do not fit {self.items} items; "
+                f"choose a length of 1…{(self.items - 1) // 2}"
             )
 
     def draw(
         self, count: int, *, stream: str, start: int = 0
     ) -> Int[Tensor, "{count} {2*self.length}"]:
-        """Contexts `start` … `start + count − 1` of the stream, one a row."""
+        """Contexts `start` … `start + count − 1` of the stream, one per row."""
         key = stream_key(self.items, self.length, "retrieval", stream)
         slot = torch.arange(2 * self.length, device=self.device)[:, None]
         counters = torch.arange(start, start + count, device=self.device) * (2 * self.length) + slot

@@ -1,7 +1,7 @@
 """Counter-based random words: word n of a stream is a pure function of (key, n).
 
-Any engine, on any device, can draw any part of a stream without drawing the rest, and gets the same bits.
-The generator is SplitMix64 used as a counter-based one: word n = mix(key + (n + 1)·γ).
+Any engine, on any device, can draw any part of a stream without drawing the rest, and gets the same
+bits. The generator is SplitMix64 used as a counter-based one: word n = mix(key + (n + 1)·γ).
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def generator(seed: int, *salt: int) -> np.random.Generator:
 def stream_key(*parts: int | str) -> int:
     """A signed 64-bit key for a stream named by integers and words, such as (seed, "validation").
 
-    >>> stream_key(0, "train") == stream_key(0, "train"), stream_key(0, "train") == stream_key(0, "test")
-    (True, False)
+    >>> stream_key(0, "train") == stream_key(0, "train")
+    True
+    >>> stream_key(0, "train") == stream_key(0, "test")
+    False
     """
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
@@ -51,10 +53,13 @@ def halves(word: Int[Tensor, "*n"]) -> tuple[Int[Tensor, "*n"], Int[Tensor, "*n"
 
 
 def below(uniform: Int[Tensor, "*n"], bound: int | Int[Tensor, "*#n"]) -> Int[Tensor, "*n"]:
-    """A uniform 32-bit integer scaled to 0 … bound−1; off from uniform by at most bound/2³² in relative terms."""
+    """A uniform 32-bit integer scaled to 0 … bound−1.
+
+    Probabilities are off from 1/bound by at most bound/2³² of their value.
+    """
     return (uniform * bound) >> 32
 
 
 def _shift(z: Int[Tensor, "*n"], by: int) -> Int[Tensor, "*n"]:
-    """Logical right shift of signed 64-bit integers."""
+    """Logical right shift of signed 64-bit integers: torch has the arithmetic one alone."""
     return torch.bitwise_right_shift(z, by).bitwise_and_((1 << (64 - by)) - 1)

@@ -29,9 +29,11 @@ def save_embeddings(table: Float[Tensor, "items d_model"], path: str | os.PathLi
 def load_embeddings(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float[Tensor, "items d_model"]:
-    """Read a table: float32 or float64 as stored, others widened to float32, 32- and 64-bit integers to float64.
+    """Read a table of embeddings from a `.npy` or `.safetensors` file.
 
-    In a `.safetensors` file the table is the tensor `key`, else `embeddings`, else the only one there.
+    float32 and float64 stay as stored; 32- and 64-bit integers are widened to float64, everything
+    else to float32. In a `.safetensors` file the table is the tensor `key`, else `embeddings`, else
+    the only one there.
     """
     path = existing_file(path)
     if _suffix(path) == ".npy":
@@ -86,18 +88,11 @@ def _read_safetensors(path: Path, key: str | None) -> Tensor:
     try:
         with safe_open(path, framework="pt") as file:
             names = sorted(file.keys())
-            name = key or (
-                _DEFAULT_KEY if _DEFAULT_KEY in names else names[0] if len(names) == 1 else None
-            )
-            if name is None or name not in names:
-                wanted = (
-                    f"no tensor {name!r}"
-                    if name
-                    else f"no tensor {_DEFAULT_KEY!r} and more than one other"
-                )
-                raise InputError(
-                    f"{path}: {wanted}; choose the key from {', '.join(names) or 'none (it is empty)'}"
-                )
+            name = key or (names[0] if len(names) == 1 else _DEFAULT_KEY)
+            if name not in names:
+                known = ", ".join(names) or "none (it is empty)"
+                others = "" if key or not names else " and more than one other"
+                raise InputError(f"{path}: no tensor {name!r}{others}; choose the key from {known}")
             return file.get_tensor(name)
     except SafetensorError as error:
         raise InputError(

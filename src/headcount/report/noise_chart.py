@@ -18,7 +18,7 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph
 from headcount.shapes import Float
-from headcount.theory.noise import measure_n3
+from headcount.theory.noise_law import measure_n3
 
 # Okabe–Ito, which readers with any colour vision can tell apart.
 _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]

@@ -1,7 +1,7 @@
 """What a published model's key–query channel can hold (Section 2.1: head counts, GQA and MQA).
 
-Sizes come from a Hugging Face `config.json`. One layer is judged, by the content of its tokens alone:
-positions are not modelled (Section 3), so a rotary embedding changes nothing here.
+Sizes come from a Hugging Face `config.json`. One layer is judged, by the content of its tokens
+alone: positions are not modelled (Section 3), so a rotary embedding changes nothing here.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _KEYS = {
 class Architecture:
     """The sizes of one layer's key–query channel.
 
-    Queries have heads·key_dim columns, keys kv_heads·key_dim: the heads of a group share one key projection.
-    The laws are judged at `key_budget`, since they were proved and fitted for heads with keys of their own;
-    the bounds count the parameters of both.
+    Queries have heads·key_dim columns, keys kv_heads·key_dim: the heads of a group share one key
+    projection. The laws are judged at `key_budget`, since they were proved and fitted for heads
+    with keys of their own; the bounds count the parameters of both.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Audit:
-    """What one layer holds by each law, and the split of its key budget that the theory would choose."""
+    """What one layer holds by each law, and the split of its key budget that the laws choose."""
 
     architecture: Architecture
     items: int | None
@@ -85,7 +85,20 @@ def example(name: str) -> Architecture:
 
 
 def read_config(path: str | os.PathLike[str]) -> Architecture:
-    """Read the sizes from a Hugging Face `config.json`; a multi-modal one is read at `text_config`."""
+    """Read the key–query sizes of a model from its Hugging Face `config.json`.
+
+    The names that GPT-2, Llama, Falcon, MPT, DBRX, ChatGLM, T5 and their relatives use are known;
+    of a multi-modal model the `text_config` is read. Raises `InputError` where a size is missing or
+    makes no sense. `audit_architecture` says what the model can hold.
+
+    >>> import json, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "config.json"
+    >>> sizes = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2}
+    >>> _ = path.write_text(json.dumps(sizes))
+    >>> model = read_config(path)
+    >>> model.key_dim, model.query_budget, model.key_budget
+    (8, 64, 16)
+    """
     path = existing_file(path)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -93,10 +106,11 @@ def read_config(path: str | os.PathLike[str]) -> Architecture:
         raise InputError(f"{path}: not a text file; pass the model's config.json") from None
     except json.JSONDecodeError as error:
         raise InputError(
-            f"{path}: line {error.lineno}, column {error.colno}: {error.msg}; pass a whole config.json"
+            f"{path}: line {error.lineno}, column {error.colno}: {error.msg}; "
+            "pass a complete config.json"
         ) from None
     if not isinstance(config, dict):
-        raise InputError(f"{path}: holds no JSON object; pass the model's config.json")
+        raise InputError(f"{path}: not a JSON object; pass the model's config.json")
     inner = config.get("text_config")
     return _architecture(inner if isinstance(inner, dict) else config, path)
 
@@ -120,17 +134,15 @@ def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
         key_dim = d_model // heads
     vocabulary = _size(config, "vocabulary", path, default=0) or None
     layers = _size(config, "layers", path, default=1)
-    name = str(config.get("model_type") or path.stem)
-    if path.parent == _CONFIGS:
-        name = path.stem
+    shipped = path.parent == _CONFIGS  # named by file: GPT-3's config has the type of GPT-2's
+    name = path.stem if shipped else str(config.get("model_type") or path.stem)
     return Architecture(name, d_model, heads, kv_heads, key_dim, layers, vocabulary)
 
 
 def _kv_heads(config: Mapping[str, Any], heads: int, path: Path) -> int:
     """The heads with keys of their own; all of them where the file names no others."""
-    if config.get("multi_query") is True and not config.get(
-        "new_decoder_architecture"
-    ):  # Falcon, GPT-BigCode
+    new_falcon = config.get("new_decoder_architecture")  # groups in place of one shared key head
+    if config.get("multi_query") is True and not new_falcon:  # Falcon 7B, GPT-BigCode
         return 1
     if config.get("multi_query_attention") is True:  # ChatGLM
         return _size(config, "groups", path, default=1)
@@ -153,7 +165,7 @@ def _size(config: Mapping[str, Any], what: str, path: Path, default: int | None 
             )
         return value
     if default is None:
-        raise InputError(f"{path}: none of {', '.join(_KEYS[what])} is there; add one to the file")
+        raise InputError(f"{path}: none of {', '.join(_KEYS[what])} is in it; add one to the file")
     return default
 
 
@@ -164,10 +176,11 @@ def audit_architecture(
     bits_per_parameter: float = 8,
     law: TrainedLaw | None = None,
 ) -> Audit:
-    """Say how many relations one layer holds by each law, and which split of its key budget the laws choose.
+    """Say how many relations one layer holds by each law, and which split the laws choose.
 
-    `items` is the vocabulary unless given; a model without one is judged on permutations. The split takes the
-    heads that the trained laws give for the relations held, h = max(1.65·m'/d_model − 6.64, m'/d_model).
+    `items` is the vocabulary unless given; a model without one is judged on permutations. The split
+    takes the heads that the trained laws give for the relations held, h = max(1.65·m'/d_model −
+    6.64, m'/d_model).
 
     >>> audit = audit_architecture(example("gpt2"))
     >>> audit.split_heads, audit.split_key_dim
@@ -190,9 +203,9 @@ def audit_architecture(
         architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget
     )
     advice = (
-        f"A layer holds about {trained.edges:,} relations among {trained.items:,} items; for so many, "
-        f"the laws split its {architecture.key_budget:,} key columns into {heads:,} heads of width {key_dim}"
-        f", not {architecture.kv_heads:,} of width {architecture.key_dim}."
+        f"A layer holds about {trained.edges:,} relations among {trained.items:,} items; "
+        f"for so many, the laws split its {architecture.key_budget:,} key columns into {heads:,} "
+        f"heads of width {key_dim}, not {architecture.kv_heads:,} of width {architecture.key_dim}."
     )
     return Audit(architecture, items, cost.parameters, tuple(holdings), heads, key_dim, advice)
 

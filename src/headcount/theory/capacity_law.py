@@ -66,7 +66,7 @@ def freedom_needed(items: int, edges: int) -> float:
 
 
 def degrees_of_freedom(d_model: int, heads: int, key_dim: int, kv_heads: int | None = None) -> int:
-    """The degrees of freedom of h forms x W_Q W_Kᵀ yᵀ: h·k(2d − k), where width past d adds nothing.
+    """The degrees of freedom of h forms x W_Q W_Kᵀ yᵀ: h·k(2d − k); width past d adds nothing.
 
     With g key heads shared by h query heads they are d(h + g)k − gk²: the keys of a group may be
     changed by any invertible k × k matrix without changing a score.

@@ -1,12 +1,14 @@
-"""Restricted self-incoherence of any table at block size B (Definition B.4) and the conditions of Theorem B.5.
+"""Restricted self-incoherence of a table at block size B (Definition B.4, Theorem B.5).
 
-With δ_i(s) = ⟨x_i, x_s⟩/μ − [i = s] and |S| ≤ B, the worst S takes the B largest terms, so ρ is a sum of B largest
-squares: exact for every table, in m²·d_model work. So is γ: Definition B.4(3) names every i and j, hence i = j,
-where Σ_{a ∈ S} δ_i(a)² is a case; by Cauchy–Schwarz no other pair exceeds the largest of these. So
+With δ_i(s) = ⟨x_i, x_s⟩/μ − [i = s] and |S| ≤ B, the worst S takes the B largest terms, so ρ is a
+sum of B largest squares: exact for every table, in m²·d_model work. So is γ: Definition B.4(3)
+names every i and j, hence i = j, where Σ_{a ∈ S} δ_i(a)² is a case; by Cauchy–Schwarz no other pair
+exceeds the largest of these. So
 
     γ = max_i max_{|S| ≤ B} Σ_{a ∈ S} δ_i(a)²,   S ⊆ [m] with i allowed,   and   ρ ≤ γ ≤ ρ + ε_d².
 
-Over distinct pairs i ≠ j the maximum is smaller and takes m³ work: exact up to a limit, beyond it a bracket.
+Over distinct pairs i ≠ j the maximum is smaller and takes m³ work: exact up to a limit, beyond it a
+bracket.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ class Incoherence:
 
     @property
     def margin(self) -> float:
-        """How far from τ = d_k/2 each score stays, over d_k, as d_k → ∞; the worst permutation and blocks of B.
+        """How far from τ = d_k/2 each score stays, over d_k, as d_k → ∞.
 
-        For Rademacher signatures a score over d_k tends to L_ij = Σ_{s ∈ V_k} u_i(s)·u_j(π(s)). By Cauchy–Schwarz
-        L ≥ (1 − ε_d)² − ρ on an edge in its own head, and on a non-edge in any head |L| ≤ 2(1 + ε_d)√ρ
-        (ρ + (1 + ε_d)² where ρ is above (1 + ε_d)²). Scores lie within O(√(d_k ln m)) of the limit, so a positive
-        margin proves Theorem B.5's claim for d_k = C·ln m with C large. It asks nothing of γ, and ρ below a
-        constant (1/16 at ε_d = 0) in place of c₂/ln m.
+        It is taken over the worst permutation and the worst blocks of B items. For Rademacher
+        signatures a score over d_k tends to L_ij = Σ_{s ∈ V_k} u_i(s)·u_j(π(s)). By Cauchy–Schwarz
+        L ≥ (1 − ε_d)² − ρ on an edge in its own head, and on a non-edge in any head
+        |L| ≤ 2(1 + ε_d)√ρ (ρ + (1 + ε_d)² where ρ is above (1 + ε_d)²). Scores lie within O(√(d_k
+        ln m)) of the limit, so a positive margin proves Theorem B.5's claim for d_k = C·ln m with C
+        large. It asks nothing of γ, and ρ below a constant (1/16 at ε_d = 0) in place of c₂/ln m.
         """
         edge = (1 - min(self.diagonal, 1)) ** 2 - self.leakage
         own, leaked = 1 + self.diagonal, sqrt(self.leakage)
@@ -82,10 +85,11 @@ def incoherence(
     work: int = 40_000_000,
     seed: int = 0,
 ) -> Incoherence:
-    """Definition B.4's ε_d, ρ and γ at block size B; μ is `balanced_scale` unless given (Corollary B.7: d·p_B).
+    """Definition B.4's ε_d, ρ and γ at block size B.
 
-    A pair i ≠ j takes m products, `work` in all: every pair where that suffices (m ≤ 431). Else the bracket's lower
-    end comes from the most similar rows and from random pairs, half each, its upper end from Cauchy–Schwarz.
+    μ is `balanced_scale` unless given (Corollary B.7 has d·p_B). A pair i ≠ j takes m products,
+    `work` in all: every pair where that suffices (m ≤ 431). Else the bracket's lower end comes from
+    the most similar rows and from random pairs, half each, its upper end from Cauchy–Schwarz.
 
     >>> found = incoherence(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), block=1)
     >>> round(found.leakage, 6), round(found.cross_leakage, 6), found.exact
@@ -121,7 +125,10 @@ def cross_leakage(
     block: int,
     scale: float = 1.0,
 ) -> Float[Tensor, " pairs"]:
-    """max_{|S| ≤ B} |Σ_{a ∈ S} δ_i(a)·δ_j(a)| of chosen pairs (i, j): the B largest products, or the B lowest."""
+    """max_{|S| ≤ B} |Σ_{a ∈ S} δ_i(a)·δ_j(a)| of chosen pairs (i, j).
+
+    The worst S takes the B largest products or the B lowest ones.
+    """
     chunk = max(1, _TILE // (4 * len(table)))
     found = [torch.empty(0, dtype=torch.float64)]
     for top in range(0, len(first), chunk):
@@ -145,9 +152,10 @@ def largest_block(
 ) -> int:
     """The largest B with ε_d ≤ c₁, ρ ≤ c₂/ln m and γ ≤ c₃/ln m (Theorem B.5); 0 if there is none.
 
-    The theorem leaves c₁, c₂, c₃ open. With the defaults `Incoherence.margin` is positive for every m ≥ 635:
-    (1 − c₁)² − c₂/ln m > 1/2 > 2(1 + c₁)·√(c₂/ln m), so there the theorem's claim is proved. They are strict, since ρ
-    and γ take the worst set of B items: raise them to see what a block would need.
+    The theorem leaves c₁, c₂, c₃ open. With the defaults `Incoherence.margin` is positive for every
+    m ≥ 635: (1 − c₁)² − c₂/ln m > 1/2 > 2(1 + c₁)·√(c₂/ln m), so there the theorem's claim is
+    proved. They are strict, since ρ and γ take the worst set of B items: raise them to see what a
+    block would need.
 
     >>> largest_block(torch.eye(8)), largest_block(torch.ones(8, 2))
     (8, 0)
@@ -194,7 +202,7 @@ def _rows(table: Tensor, limit: int, scale: float) -> Iterator[_Rows]:
         squares = leakage(table, rows, scale=scale).square_()
         diagonal = np.arange(len(rows)), rows
         own = squares[diagonal]
-        squares[diagonal] = -1  # found last, then counted as nothing
+        squares[diagonal] = -1  # sorted last, then counted as nothing
         largest = squares.topk(limit, dim=1)
         off = largest.values.clamp(min=0).cumsum(1)
         with_own = torch.nn.functional.pad(off[:, :-1], (1, 0)) + own[:, None]
@@ -208,7 +216,7 @@ def _diagonal(table: Tensor, scale: float) -> float:
 def _likely_pairs(
     similarity: Tensor, nearest: Tensor, pairs: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs i ≠ j: the most similar ones, as far as each row's nearest shows them, and as many random ones."""
+    """Pairs i ≠ j: each row with its nearest, most similar first, and as many random ones."""
     items, half = len(nearest), max(pairs // 2, 1)
     rng = np.random.default_rng(seed)
     close = similarity.topk(min(half, items)).indices.numpy()

@@ -69,8 +69,8 @@ def margin_bits(
     lacks; the four margins add up to 4γ, the thresholds cancel, and one of the two scores moves by
     2γ or more. So the (U, V) lie 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L,
     balls of radius ρ in that norm are disjoint, have ρ^2n·(n!)²/(2n)! of the volume of two unit
-    balls, and lie in two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs, which
-    is no more than (2 + 2/ρ)^2n.
+    balls, and lie in two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs,
+    which is no more than (2 + 2/ρ)^2n.
     """
     if not 0 < margin < 1:
         raise InputError(
@@ -136,8 +136,8 @@ def warren_bound(
 ) -> float:
     """Find the smallest D_K that sign patterns do not exclude, at any margin and precision.
 
-    Scores have degree 2 in the 2·d_model·D_K + 1 reals (U, V, τ), and degree 1 in the
-    h·d_model² + 1 reals (A_1 … A_h, τ). The second count does not grow with D_K: where it is too small no width
+    Scores have degree 2 in the 2·d_model·D_K + 1 reals (U, V, τ), and degree 1 in the h·d_model² +
+    1 reals (A_1 … A_h, τ). The second count does not grow with D_K: where it is too small no width
     helps, and the bound is inf. Unknown heads count as h = D_K, the most there can be; sum is one
     bilinear form, h = 1. The m(m−1) pairs off the diagonal determine a permutation, so they serve
     every family. The counts grow with D_K, and a channel contains every smaller one: bisection is

@@ -1,8 +1,9 @@
-"""Signal and noise of a de-embedded score (Section 5; Appendix B.2: proof of Theorem B.2, Lemma B.3).
+"""Signal and noise of a de-embedded score (Section 5; proof of Theorem B.2, Lemma B.3).
 
-Head k is a matching: sources V_k, targets T_k = π(V_k), given as two integer arrays of one length. With
-u_i = x_i Xᵀ/μ = e_i + δ_i its score splits into Signal + N₁ + N₂ + N₃; the leakage δ is taken only at the rows and
-columns that a head touches. Signatures are Rademacher wherever an expectation is named.
+Head k is a matching: sources V_k, targets T_k = π(V_k), given as two integer arrays of one length.
+With u_i = x_i Xᵀ/μ = e_i + δ_i its score splits into Signal + N₁ + N₂ + N₃. The leakage δ is taken
+only at the rows and columns that a head touches. Signatures are Rademacher wherever an expectation
+is named.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
-from headcount.problem.embeddings import gaussian_embeddings
 from headcount.shapes import Float, Int
 
 Head = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # V_k and T_k, edge by edge
 
-_ENTRIES = 2**22  # of a tile of scores
+_ENTRIES = 2**22  # entries of a tile of scores: 32 MB in float64
 
 
 def leakage(
@@ -31,7 +31,7 @@ def leakage(
     columns: Int[np.ndarray, " b"] | None = None,
     scale: float = 1.0,
 ) -> Float[Tensor, "a b"]:
-    """δ_i(s) = ⟨x_i, x_s⟩/μ − [i = s] for i in `rows` and s in `columns` (all by default), in float64.
+    """δ_i(s) = ⟨x_i, x_s⟩/μ − [i = s] for i in `rows`, s in `columns` (all by default), in float64.
 
     >>> leakage(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), np.array([0])).tolist()[0][0]
     0.0
@@ -70,9 +70,10 @@ def decompose(
     rows: Int[np.ndarray, " a"] | None = None,
     columns: Int[np.ndarray, " b"] | None = None,
 ) -> Decomposition:
-    """Signal, N₁, N₂ and N₃ of S_ij for i in `rows` and j in `columns` (proof of Theorem B.2, second display).
+    """Signal, N₁, N₂ and N₃ of S_ij for i in `rows` and j in `columns` (proof of Theorem B.2).
 
-    The display is for i ∈ V_k. For any other i the identity part e_i W'_Q is zero, so Signal = N₁ = 0.
+    The proof's second display is for i ∈ V_k. For any other i the identity part e_i W'_Q is zero,
+    so Signal = N₁ = 0.
 
     >>> parts = decompose(torch.eye(2), np.array([0]), np.array([1]), torch.ones(2, 3))
     >>> parts.signal.tolist(), float(parts.n3.abs().max())
@@ -95,9 +96,9 @@ def expected(
 ) -> Decomposition:
     """The same parts in the mean over Rademacher signatures, given X.
 
-    E[w_s·w_t] = d_k·[s = t], so any signatures with exactly these products give the mean: √d_k times the unit vectors.
-    Signal: d_k·[j = π(i)]. N₁: d_k·δ_j(π(i)) for i ∈ V_k. N₂: d_k·δ_i(π⁻¹(j)) for j ∈ T_k.
-    N₃: d_k·Σ_{a ∈ T_k} δ_i(π⁻¹(a))·δ_j(a).
+    E[w_s·w_t] = d_k·[s = t], so any signatures with exactly these products give the mean: √d_k
+    times the unit vectors. Signal: d_k·[j = π(i)]. N₁: d_k·δ_j(π(i)) for i ∈ V_k. N₂:
+    d_k·δ_i(π⁻¹(j)) for j ∈ T_k. N₃: d_k·Σ_{a ∈ T_k} δ_i(π⁻¹(a))·δ_j(a).
     """
     orthogonal = torch.eye(len(targets), dtype=torch.float64) * sqrt(key_dim)
     return _decompose(table, (sources, targets), orthogonal, scale, rows, columns)
@@ -122,10 +123,10 @@ def _decompose(
 def _identity_and_leak(
     table: Tensor, members: np.ndarray, signed: Tensor, scale: float, rows: np.ndarray | None
 ) -> tuple[Tensor, Tensor]:
-    """e_i W' and δ_i W' for a template W' with the rows `signed` at `members` and zero elsewhere."""
+    """e_i W' and δ_i W' for a template W' with the rows `signed` at `members`, zero elsewhere."""
     if np.unique(members).size != members.size:
         raise InputError(
-            "an item stands twice among the sources or the targets of a head; give a matching"
+            "an item appears twice among the sources or the targets of a head; give a matching"
         )
     rows = np.arange(len(table)) if rows is None else rows
     own, place = np.nonzero(rows[:, None] == members)
@@ -138,8 +139,8 @@ def _identity_and_leak(
 class Concentration:
     """Lemma B.3's three quantities on one table and one partition into heads.
 
-    The diagonal term counts as the leakage has it: δ_i(i) = 0 for unit-norm rows, also where i ∈ T_k. (The
-    lemma's middle expression Σ_{s ∈ T_k} ⟨x_i, x_s⟩² would count 1 there.)
+    The diagonal term counts as the leakage has it: δ_i(i) = 0 for unit-norm rows, also where i ∈
+    T_k. (The lemma's middle expression Σ_{s ∈ T_k} ⟨x_i, x_s⟩² would count 1 there.)
     """
 
     diagonal: float  # max |u_i(i) − 1| (item 1)
@@ -181,10 +182,11 @@ def noise_summary(
     signatures: Float[Tensor, "items key_dim"],
     scale: float = 1.0,
 ) -> pd.DataFrame:
-    """Root mean square and maximum of each part over all heads, and the maximum of its mean given X.
+    """Root mean square and maximum of each part over all heads, and of its mean given X.
 
-    Each part over the (i, j, k) where it can be non-zero, for N₁ i ∈ V_k, for N₂ j ∈ T_k, for N₃ all; for Signal
-    both, without the edges themselves: what two different signatures have in common.
+    Each part is taken over the (i, j, k) where it can be non-zero: N₁ over i ∈ V_k, N₂ over j ∈
+    T_k, N₃ over all. Signal is taken over i ∈ V_k, j ∈ T_k without the edges themselves: what two
+    different signatures have in common.
     """
     items, key_dim = signatures.shape
     gathered = {name: _Gathered() for name in ("signal", "n1", "n2", "n3")}
@@ -228,75 +230,3 @@ class _Gathered:
             "max": self.largest,
             "max_mean": self.mean,
         }
-
-
-def predicted_n3(items: int, d_model: int, block: int, key_dim: int) -> float:
-    """Eq. (1) with constant 1: N₃(B) = B/d_model·√(d_k ln m).
-
-    >>> round(predicted_n3(1024, 64, 64, 16), 2)  # √(16·6.931)
-    10.53
-    """
-    return block / d_model * sqrt(key_dim * log(items))
-
-
-def predicted_n3_mean(items: int, d_model: int, block: int, key_dim: int) -> float:
-    """Lemma B.3(3) at any block size, times d_k, with constant 1: E[N₃ | X] = d_k/d_model·√(B ln m).
-
-    Eq. (1) leaves this part out; it is the larger one where d_k > B.
-    """
-    return key_dim / d_model * sqrt(block * log(items))
-
-
-def measure_n3(
-    items: int,
-    d_model: int,
-    blocks: Sequence[int],
-    key_dims: Sequence[int],
-    seed: int = 0,
-    sample: int = 512,
-) -> pd.DataFrame:
-    """|N₃| of one head over `sample`² pairs, for every block size B and width d_k, against Eq. (1).
-
-    A Gaussian unit-norm table, a uniform permutation, the head of B random sources. One line each for N₃ (`total`), its
-    mean given X (`mean`: d_k⟨δ, δ⟩) and the rest (`centred`); `law` is Eq. (1), for `mean` its own law.
-    """
-    if not all(1 <= block <= items for block in blocks) or min(key_dims, default=0) < 1:
-        raise InputError(
-            f"blocks must lie in 1…{items} and key_dims be at least 1; choose such sizes"
-        )
-    rng = np.random.default_rng([seed, 0x3])
-    table = gaussian_embeddings(items, d_model, seed)
-    order, targets = rng.permutation(items), rng.permutation(items)
-    rows, columns = (rng.permutation(items)[:sample] for _ in range(2))
-    lines = []
-    for block in blocks:
-        out = leakage(table, rows, order[:block])
-        into = leakage(table, columns, targets[:block])
-        products = out @ into.T
-        for key_dim in key_dims:
-            signed = torch.from_numpy(rng.integers(0, 2, (block, key_dim)) * 2.0 - 1.0)
-            total = (out @ signed) @ (into @ signed).T
-            sizes = {"items": items, "d_model": d_model, "block": block, "key_dim": key_dim}
-            law = predicted_n3(items, d_model, block, key_dim)
-            mean_law = predicted_n3_mean(items, d_model, block, key_dim)
-            lines += [
-                sizes
-                | {"part": part, **_spread(values), "law": mean_law if part == "mean" else law}
-                for part, values in (
-                    ("total", total),
-                    ("centred", total - key_dim * products),
-                    ("mean", key_dim * products),
-                )
-            ]
-    return pd.DataFrame(lines)
-
-
-def _spread(values: Tensor) -> dict[str, float]:
-    sizes = values.abs().numpy().ravel()
-    median, high = np.quantile(sizes, [0.5, 0.99])
-    return {
-        "rms": float(np.sqrt(np.square(sizes).mean())),
-        "median": float(median),
-        "q99": float(high),
-        "max": float(sizes.max()),
-    }

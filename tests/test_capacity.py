@@ -1,0 +1,216 @@
+"""The planner backwards: what a channel and the channels of published models hold."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.errors import InputError
+from headcount.theory import upper_bounds as upper
+from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
+from headcount.theory.capacity import capacity
+from headcount.theory.laws import MEASURED, MEASURED_WIDE, trained_split
+from headcount.theory.planner import plan
+
+quick = settings(deadline=None, max_examples=50)
+
+
+@quick
+@given(d_model=st.integers(8, 2000), heads=st.integers(1, 64), key_dim=st.integers(4, 256))
+def test_capacity_inverts_the_laws(d_model, heads, key_dim):
+    budget = heads * key_dim
+    *_, limit, trained, built = capacity(d_model, heads, key_dim)
+    held = trained.edges
+    law = MEASURED_WIDE if d_model > 16 else MEASURED
+    # What is held fits after rounding.
+    assert math.prod(trained_split(held, held, d_model, law)) <= budget
+    more = max(held + held // 8, held + 8)
+    assert law(more, more, d_model) > 0.9 * budget
+    assert limit.edges >= held
+    if built.edges:
+        usual = upper.best_upper_bound(built.items, built.edges, d_model)
+        pinv = upper.pseudo_inverse(built.items, built.edges, d_model)
+        bound = next(one for one in (usual, pinv) if one and one.name == built.law)
+        assert bound.budget <= budget
+        assert bound.sure == built.sure == (built.sense == "at least")
+    bits = {holding.law: holding.edges for holding in capacity(d_model, heads, key_dim)}
+    rows = {row.name: row for row in plan(bits["bit budget"], d_model=d_model).rows}
+    assert rows["bit budget"].budget <= budget
+    beyond = {row.name: row for row in plan(bits["bit budget"] + 1, d_model=d_model).rows}
+    assert beyond["bit budget"].budget > budget
+
+
+@quick
+@given(
+    items=st.integers(100, 10**6),
+    heads=st.sampled_from([4, 8, 32]),
+    variant=st.sampled_from(["max", "softmax"]),
+)
+def test_shared_keys_hold_no_more_than_own_keys(items, heads, variant):
+    own = capacity(512, heads, 64, items=items, variant=variant)
+    shared = capacity(512, heads, 64, heads // 4, items=items, variant=variant)
+    fewer = capacity(512, heads // 4, 64, items=items, variant=variant)
+    for most, middle, least in zip(own, shared, fewer, strict=True):
+        assert least.edges <= middle.edges <= most.edges
+
+
+def test_only_a_met_condition_promises_at_least():
+    narrow = capacity(32, 64, 32, items=1024)[-1]  # every c₀ ln m is above 32
+    assert (narrow.sense, narrow.sure) == ("about", False)
+    assert "fails here" in narrow.reason
+    # 10·8.3 < 1024: the pseudo-inverse, the least of the sure ones.
+    wide = capacity(1024, 64, 32, items=4096)[-1]
+    assert (wide.law, wide.sense, wide.sure) == ("pseudo-inverse", "at least", True)
+    softmax = capacity(1024, 64, 32, items=4096, variant="softmax")[-1]
+    assert softmax.sense == "about"  # C is provisional
+
+
+def test_plans_fit_what_a_channel_is_said_to_hold():
+    held = capacity(768, 12, 64)[2].edges
+    row = plan(held, d_model=768).row("trained law")
+    assert row is not None
+    assert row.budget <= 768
+
+
+def test_a_small_vocabulary_caps_the_relations():
+    assert {holding.edges for holding in capacity(4096, 32, 256, items=10)} == {90}
+
+
+@pytest.mark.parametrize("sizes", [(0, 1, 1), (8, 0, 1), (8, 1, 0), (8, 6, 1, 4), (8, 6, 1, 0)])
+def test_capacity_refuses(sizes):
+    with pytest.raises(InputError):
+        capacity(*sizes)
+
+
+def test_examples_hold_their_facts():
+    llama = example("llama-3-8b")
+    assert (llama.d_model, llama.heads, llama.kv_heads, llama.key_dim) == (4096, 32, 8, 128)
+    assert (llama.query_budget, llama.key_budget, llama.layers, llama.vocabulary) == (
+        4096,
+        1024,
+        32,
+        128256,
+    )
+    assert example("gpt2").key_dim == 64
+    assert example("gpt3-175b").key_budget == 12288
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_audits_stay_within_the_budget(name):
+    audit = audit_architecture(example(name))
+    assert audit.split_heads * audit.split_key_dim <= audit.architecture.key_budget
+    assert audit.split_heads > audit.architecture.kv_heads  # the laws ask for more, smaller heads
+    senses = [holding.sense for holding in audit.holdings]
+    assert senses == ["at most", "about", "about"]  # Algorithm 2's constant is provisional
+    assert [holding.sure for holding in audit.holdings] == [True, True, False]
+    edges = [holding.edges for holding in audit.holdings]
+    assert edges == sorted(edges, reverse=True)
+
+
+def test_gpt2_by_hand():
+    audit = audit_architecture(example("gpt2"))
+    assert audit.parameters == 2 * 768 * 768 + 1
+    law = int(768 * 768 / (0.859 * math.log2(50257)))
+    assert 0.98 * law < audit.holdings[1].edges <= law  # the split is rounded up
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"hidden_size": 64, "num_attention_heads": 8}, (64, 8, 8, 8)),
+        ({"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": None}, (64, 8, 8, 8)),
+        ({"n_embd": 64, "n_head": 8, "multi_query": True}, (64, 8, 1, 8)),
+        ({"d_model": 64, "num_heads": 8, "d_kv": 16}, (64, 8, 8, 16)),
+        (
+            {"hidden_size": 64, "n_head": 8, "n_head_kv": 2, "multi_query": True},
+            (64, 8, 1, 8),
+        ),  # Falcon 7B
+        (
+            {
+                "hidden_size": 64,
+                "n_head": 8,
+                "n_head_kv": 2,
+                "multi_query": True,
+                "new_decoder_architecture": True,
+            },
+            (64, 8, 2, 8),  # Falcon 40B
+        ),
+        ({"hidden_size": 64, "num_attention_heads": 8, "num_kv_heads": 2}, (64, 8, 2, 8)),
+        ({"d_model": 64, "n_heads": 8, "attn_config": {"kv_n_heads": 2}}, (64, 8, 2, 8)),  # DBRX
+        (
+            {"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multiquery_attention"}},
+            (64, 8, 1, 8),
+        ),  # MPT
+        (
+            {"d_model": 64, "n_heads": 8, "attn_config": {"attn_type": "multihead_attention"}},
+            (64, 8, 8, 8),
+        ),
+        (
+            {
+                "hidden_size": 64,
+                "num_attention_heads": 8,
+                "kv_channels": 16,
+                "multi_query_attention": True,
+                "multi_query_group_num": 2,
+            },
+            (64, 8, 2, 16),  # ChatGLM 2
+        ),
+        (
+            {
+                "hidden_size": 64,
+                "num_attention_heads": 8,
+                "multi_query_attention": False,
+                "multi_query_group_num": 2,
+            },
+            (64, 8, 8, 8),
+        ),
+        (
+            {"text_config": {"hidden_size": 64, "num_attention_heads": 8, "head_dim": 32}},
+            (64, 8, 8, 32),
+        ),
+    ],
+)
+def test_configs_are_read(tmp_path, config, expected):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    shape = read_config(path)
+    assert (shape.d_model, shape.heads, shape.kv_heads, shape.key_dim) == expected
+    assert audit_architecture(shape).items is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"hidden_size": 64', "line 1"),
+        ("[1, 2]", "not a JSON object"),
+        ("{}", "none of hidden_size"),
+        ('{"hidden_size": 64}', "none of num_attention_heads"),
+        ('{"hidden_size": "64", "n_head": 8}', "hidden_size = '64'"),
+        ('{"hidden_size": true, "n_head": 8}', "hidden_size = True"),
+        ('{"hidden_size": 64, "n_head": 7}', "add head_dim"),
+        ('{"hidden_size": 64, "n_head": 8, "num_key_value_heads": 3}', "do not divide"),
+        ('{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 512}', "latent keys"),
+    ],
+)
+def test_bad_configs_are_refused(tmp_path, text, words):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as refusal:
+        read_config(path)
+    assert "config.json" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_missing_and_binary_configs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_config(tmp_path / "absent.json")
+    binary = tmp_path / "model.bin"
+    binary.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(InputError, match="not a text file"):
+        read_config(binary)
+    with pytest.raises(InputError, match="choose one of gpt2"):
+        example("gpt5")

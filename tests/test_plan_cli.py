@@ -1,0 +1,117 @@
+"""The commands `plan` and `bounds`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headcount.theory.upper_bounds import binary_embedding
+
+
+@pytest.fixture
+def shown(command):
+    """The standard output of a command line that succeeds."""
+
+    def run(line: str) -> str:
+        code, out, err = command(*line.split())
+        assert code == 0, err
+        return out
+
+    return run
+
+
+def test_plan_prints_a_table_and_json(shown):
+    table = shown("plan --items 256 --d-model 32")
+    assert "Train 8 heads of width 7" in table
+    assert "sign patterns" in table
+    parsed = json.loads(shown("plan --items 128 --degree 8 --d-model 32 --json"))
+    assert (parsed["family"], parsed["edges"]) == ("regular", 1024)
+    kinds = {"lower bound", "compiled", "trained law", "construction"}
+    assert {row["kind"] for row in parsed["rows"]} == kinds
+
+
+def test_families_are_named(shown):
+    line = "plan --items 1000 --edges 999 --max-degree 1 --d-model 64"
+    assert "partial permutations of 1,000 items with 999 edges" in shown(line)
+    line = "bounds --items 1000 --edges 1500 --max-degree 2 --d-model 64"
+    assert "1,500 edges and degrees up to 2" in shown(line)
+
+
+def test_plan_judges_models(shown, tmp_path):
+    assert "key–query parameters" in shown("plan --example llama-3-8b")
+    sizes = {"hidden_size": 64, "num_attention_heads": 8, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    parsed = json.loads(shown("plan --hf-config config.json --items 500 --json"))
+    assert parsed["items"] == 500
+    assert parsed["architecture"]["key_dim"] == 8
+
+
+def test_bounds_prints_a_table_and_json(shown):
+    line = "bounds --items 512 --d-model 16 --heads 1"
+    assert "One head cannot do it, however wide" in shown(line)
+    parsed = json.loads(shown(f"{line} --json"))
+    assert parsed["heads_at_least"] == 2
+    assert parsed["lower"][2]["budget"] is None  # inf: JSON has no infinity
+    first = parsed["upper"][0]
+    assert first["budget"] == first["heads"] * first["key_dim"]
+    for variant in ("sum", "softmax"):
+        assert shown(f"bounds --items 64 --d-model 16 --variant {variant}")
+    line = "bounds --items 64 --edges 99 --d-model 16 --variant softmax"
+    assert "no construction" in shown(line)
+
+
+def test_bounds_show_corollaries_and_proposition_8_4(shown):
+    def names(options=""):
+        line = f"bounds --items 256 --d-model 64 {options} --json"
+        return [row["name"] for row in json.loads(shown(line))["upper"]]
+
+    assert names() == ["compressive", "binary table", "single-head", "pseudo-inverse"]
+    assert names("--variant softmax") == ["softmax", "single-head"]
+    assert names("--variant softmax --edges 200") == ["softmax"]
+    assert "(Eq. (22))" in shown("bounds --items 256 --d-model 64 --variant softmax")
+    assert not binary_embedding(256, 64).sure  # C was measured on Gaussian tables
+
+
+@pytest.mark.parametrize("heads", ["", "--heads 4"])
+def test_no_sum_is_ruled_out_by_its_head_count(shown, heads):
+    table = shown(f"bounds --items 512 --d-model 16 --variant sum {heads}")
+    assert "A sum of heads, however many, cannot do it" in table
+    assert "impossible" in table
+
+
+def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets(shown):
+    line = "plan --items 256 --d-model 32"
+    assert "context" in shown(f"{line} --context-length 1024")
+    assert "context" not in shown(line)
+    assert "(about 0)" in shown("plan --example llama-3-8b")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plan", "--items is missing"),
+        ("bounds --variant softmax --heads -4", "heads = -4"),
+        ("plan --example gpt2 --context-length 8", "fixes its own sizes"),
+        ("plan --items 8", "--d-model is missing"),
+        ("bounds --d-model 8", "--items is missing"),
+        ("plan --items 8 --d-model 4 --degree 2 --edges 9", "leave out --edges"),
+        ("plan --items 8 --d-model 4 --degree 8", "allow 1 to 7"),
+        ("plan --example gpt2 --d-model 4", "fixes its own sizes"),
+        ("plan --example gpt2 --hf-config x.json", "give one"),
+        ("plan --items 8 --d-model 4 --variant sum", "choose one of max, softmax"),
+        ("plan --example gpt2 --bits 0", "bits = 0"),
+        ("plan --example gpt2 --items 1", "items = 1"),
+        ("plan --example gpt2 --variant max", "fixes its own sizes"),
+        ("plan --example gpt9", "choose one of gpt2"),
+        ("plan --hf-config absent.json", "no such file"),
+        (
+            "bounds --items 8 --d-model 4 --variant mean",
+            "choose one of max, softmax, sum",
+        ),
+    ],
+)
+def test_commands_refuse(command, line, message):
+    code, _, err = command(*line.split())
+    assert code == 2
+    assert message in " ".join(err.split())
