@@ -9,13 +9,10 @@ from math import inf, log, nan
 import numpy as np
 import pytest
 import torch
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from headcount import InputError, gaussian_embeddings, save_embeddings
-from headcount.cli import audit
 from headcount.theory.incoherence import balanced_scale, cross_leakage, incoherence, largest_block
 from headcount.theory.noise import leakage
 
@@ -164,20 +161,16 @@ def test_impossible_blocks_and_tables_are_refused():
             largest_block(torch.eye(2), **{name: value})
 
 
-def test_the_command(tmp_path):
-    app = typer.Typer()
-    app.command()(audit.incoherence)
-    path = tmp_path / "t.npy"
-    save_embeddings(torch.eye(8), path)
-    result = CliRunner().invoke(app, [str(path), "--block", "3", "--json"], catch_exceptions=False)
-    found = json.loads(result.output)
+def test_the_command(command, tmp_path):
+    save_embeddings(torch.eye(8), tmp_path / "t.npy")
+    found = json.loads(command("incoherence", "t.npy", "--block", "3", "--json")[1])
     assert (found["leakage"], found["cross_leakage"], found["distinct"]) == (0, 0, [0, 0])
     assert (found["margin"], found["largest_block"]) == (0.5, 8)
-    save_embeddings(torch.ones(8, 2), path)
-    plain = CliRunner().invoke(app, [str(path)], catch_exceptions=False)
-    assert "no block size" in plain.output
+    save_embeddings(torch.ones(8, 2), tmp_path / "t.npy")
+    assert "no block size" in command("incoherence", "t.npy")[1]
     for option, value in product(
         ("--scale", "--c-diagonal", "--c-leakage", "--c-cross"), ("0", "inf", "nan")
     ):
-        with pytest.raises(InputError, match=f"{option} {float(value)}"):
-            CliRunner().invoke(app, [str(path), option, value], catch_exceptions=False)
+        code, _, err = command("incoherence", "t.npy", option, value)
+        assert code == 2
+        assert f"{option} {float(value)}" in err

@@ -9,13 +9,10 @@ from math import log, sqrt
 import numpy as np
 import pytest
 import torch
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from headcount import InputError, gaussian_embeddings
-from headcount.cli import audit
 from headcount.constructions.template import Matching, Signatures, fill, inverter, split_sources
 from headcount.problem.makers import permutation_graph
 from headcount.report.chart_files import save_chart
@@ -238,33 +235,18 @@ def test_impossible_sizes_are_refused(make):
         make()
 
 
-def test_the_command(tmp_path):
-    app = typer.Typer()
-    app.command()(audit.noise)
-    words = [
-        "--items",
-        "32",
-        "--d-model",
-        "8",
-        "--key-dim",
-        "4",
-        "--chart",
-        str(tmp_path / "n.png"),
-    ]
-    result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    found = json.loads(result.output)
+def test_the_command(command, tmp_path):
+    words = ("noise", "--items", "32", "--d-model", "8", "--key-dim", "4")
+    found = json.loads(command(*words, "--chart", "n.png", "--json")[1])
     assert (found["heads"], found["budget"], found["block"]) == (4, 16, 8)
     assert found["parts"]["n3"]["max"] >= found["parts"]["n3"]["rms"] > 0
     assert (tmp_path / "n.png").stat().st_size > 10_000
-    plain = CliRunner().invoke(app, words[:6], catch_exceptions=False)
-    assert "n3" in plain.output
+    assert "n3" in command(*words)[1]
 
 
-def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items():
-    app = typer.Typer()
-    app.command()(audit.noise)
-    words = ["--items", "33", "--d-model", "8", "--key-dim", "4", "--json"]
-    found = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).output)
+def test_heads_are_rounded_up_where_d_model_does_not_divide_the_items(command):
+    _, out, _ = command("noise", "--items", "33", "--d-model", "8", "--key-dim", "4", "--json")
+    found = json.loads(out)
     assert (found["heads"], found["block"]) == (5, 7)  # no block above d_model
 
 
