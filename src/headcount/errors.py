@@ -1,4 +1,4 @@
-"""The one exception that speaks to users."""
+"""Errors and warnings that are written for users."""
 
 
 class InputError(ValueError):
@@ -9,8 +9,8 @@ class InputError(ValueError):
 
 
 class NoSolution(Exception):
-    """A search that ended with a negative answer: one sentence that says how far it got (exit code 1)."""
+    """A search that found nothing: one sentence that says how far it got (exit code 1)."""
 
 
 class PreconditionWarning(UserWarning):
-    """A theorem's precondition does not hold, so its guarantee does not either; the weights may still be right."""
+    """A theorem's precondition does not hold: the weights may be correct, but without guarantee."""
