@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headcount.attention.key_query import KeyQuery as KeyQuery
     from headcount.constructions.construct import construct as construct
     from headcount.compiler.compile import compile as compile
-    from headcount.compiler.compile import Compiled as Compiled
+    from headcount.compiler.search import Compiled as Compiled
     from headcount.compiler.certificate import Certificate as Certificate
     from headcount.attention.storage import load_weights as load_weights
     from headcount.attention.storage import load as load  # the former name of `load_weights`
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headcount.attention.verification import verify as verify
     from headcount.attention.recovery import Recovery as Recovery
     from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
-    from headcount.attention.softmax_certificate import SoftmaxCertificate as SoftmaxCertificate
+    from headcount.attention.recovery import SoftmaxCertificate as SoftmaxCertificate
 
     # Theory: budgets, bounds, capacity
     from headcount.theory.planner import plan as plan
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     # Training
     from headcount.training.train import train as train
     from headcount.training.spec import RunSpec as RunSpec
+    from headcount.training.result import RunResults as RunResults
     from headcount.training.result import RunResult as RunResult
     from headcount.block.train import train_blocks as train_blocks
     from headcount.block.spec import BlockSpec as BlockSpec
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from headcount.store.store import Store as Store
     from headcount.analysis.curves import curves as curves
     from headcount.analysis.thresholds import thresholds as thresholds
+    from headcount.analysis.thresholds import Thresholds as Thresholds
     from headcount.analysis.thresholds import Threshold as Threshold
     from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from headcount.reproduction.reproduce import reproduce as reproduce
     from headcount.reproduction.reproduce import Reproduction as Reproduction
     from headcount.reproduction.evidence import Evidence as Evidence
+    from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier
     from headcount.reproduction.shipped import measured_runs as measured_runs
 

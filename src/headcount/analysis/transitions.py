@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,11 @@ class Bracket:
         return below and (self.passes_from is None or self.passes_from >= low)
 
 
+def passes(runs: pd.DataFrame) -> bool:
+    """Whether the mean F1 of a configuration's runs reaches 0.99."""
+    return float(np.mean(runs["value"])) >= LEVEL
+
+
 def bracket(group: pd.DataFrame) -> Bracket:
     """Read the bracket of one group of `with_ratio`.
 
@@ -57,15 +63,14 @@ def bracket(group: pd.DataFrame) -> Bracket:
     >>> bracket(runs)
     Bracket(fails_at=0.9, passes_from=1.2)
     """
-    by_ratio = group.groupby("ratio").agg(mean=("value", "mean"), succeeded=("succeeded", "any"))
-    by_ratio = by_ratio.sort_index(ascending=False)
-    failing = by_ratio.index[~by_ratio["succeeded"]]
-    # cummin turns False at the first configuration that does not pass, and stays so below it.
-    passing = by_ratio.index[(by_ratio["mean"] >= LEVEL).cummin()]
-    return Bracket(
-        float(failing.max()) if len(failing) else None,
-        float(passing.min()) if len(passing) else None,
-    )
+    rows = [
+        (ratio, passes(part), bool(part["succeeded"].any()))
+        for ratio in sorted(set(group["ratio"].tolist()))
+        for part in [group[group["ratio"] == ratio]]
+    ]
+    failing = [ratio for ratio, _, succeeded in rows if not succeeded]
+    passing = list(takewhile(lambda row: row[1], reversed(rows)))  # from the largest R down
+    return Bracket(max(failing, default=None), passing[-1][0] if passing else None)
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,8 @@ def fit_slowing(groups: Mapping[Hashable, pd.DataFrame]) -> Slowing:
     if not wins:
         raise InputError("no group has three successful runs; there is nothing to fit")
     names = list(wins)
-    ratios = [wins[name]["ratio"].to_numpy(float) for name in names]
-    logs = [np.log(wins[name]["steps"].to_numpy(float)) for name in names]
+    ratios = [np.asarray(wins[name]["ratio"], dtype=float) for name in names]
+    logs = [np.log(np.asarray(wins[name]["steps"], dtype=float)) for name in names]
 
     def criticals(places: np.ndarray) -> list[float]:
         # A logistic keeps R_c inside its interval without bounds that the solver could sit on.

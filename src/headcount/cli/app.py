@@ -1,4 +1,4 @@
-"""The command tree. Command modules import the heavy rooms inside their functions: `--help` stays fast."""
+"""The command tree. Commands import torch and the like when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import os
 import re
 import signal
 import sys
-from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
 
 from headcount.cli import (
-    audit,
     bench,
     block,
     bounds,
@@ -21,7 +19,9 @@ from headcount.cli import (
     construct,
     export,
     frontier,
+    incoherence,
     make,
+    noise,
     plan,
     reproduce,
     results,
@@ -36,7 +36,8 @@ from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
     name="headcount",
-    help="How many heads does your attention need? Plan, build, train and verify key-query budgets.",
+    help="How many heads does your attention need? Plan, build, train and verify key-query "
+    "budgets.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,7 +49,9 @@ _TOO_LARGE = re.compile("allocate|memory|too large|too big|overflow|maximum|exce
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        typer.echo(f"headcount {version('headcount')}")
+        from headcount import __version__
+
+        typer.echo(f"headcount {__version__}")
         raise typer.Exit
     return wanted
 
@@ -81,8 +84,8 @@ app.command()(reproduce.report)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
-app.command()(audit.incoherence)
-app.command()(audit.noise)
+app.command()(incoherence.incoherence)
+app.command()(noise.noise)
 app.command()(watch.watch)
 app.command()(tour.tour)
 
@@ -90,9 +93,8 @@ app.command()(tour.tour)
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(
-            signal.SIGPIPE, signal.SIG_DFL
-        )  # a reader that has gone ends us as it ends other tools
+        # A reader that goes away, as in `headcount … | head`, ends us as it ends other tools.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         sys.exit(app(standalone_mode=False))
     except InputError as error:
@@ -113,13 +115,11 @@ def _fail_otherwise(error: Exception) -> NoReturn:
         common.fail("interrupted", code=130)
     if name == "NoArgsIsHelpError":  # the help has been printed
         sys.exit(2)
-    if message := getattr(
-        error, "format_message", None
-    ):  # a usage error, whichever click it comes from
+    # A usage error, of click or of the copy of it inside typer.
+    if message := getattr(error, "format_message", None):
         common.fail(f"{message().rstrip('.')}; see --help")
-    if isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(
-        str(error)
-    ):
+    numeric = isinstance(error, RuntimeError | ValueError | OverflowError)
+    if numeric and _TOO_LARGE.search(str(error)):
         common.fail(f"a size is too large for this machine ({error}); choose smaller numbers")
     if os.environ.get("HEADCOUNT_DEBUG"):
         raise error

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
-from headcount.cli.verify import TableKey, read_problem
+from headcount.cli.common import Json, Seed, TableKey, emit
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
@@ -47,12 +46,12 @@ def compile(
     key: TableKey = None,
     json: Json = False,
 ) -> None:
-    """Find the smallest weights that decide every pair of a graph rightly, and certify them.
+    """Find the smallest weights that decide every pair of a graph correctly, and certify them.
 
-    The certificate is a verification of all pairs, so the weights are right in
+    The certificate is a verification of all pairs, so the weights are correct in
     every context. Ctrl-C ends the search with the best weights so far.
 
-    With --bits the weights lie on a grid, one scale for each matrix of each
+    With --bits the weights are on a grid, one scale for each matrix of each
     head, and are verified after rounding. With --variant softmax the
     certificate covers every context of --context-length items.
 
@@ -67,6 +66,7 @@ def compile(
     """
     from headcount.compiler.compile import compile as run
     from headcount.compiler.grid import bit_account
+    from headcount.problem.reading import read_problem
 
     read, rows = read_problem(graph, table, key)
     _check_output(out)
@@ -104,7 +104,7 @@ def _with_certificate(found: Compiled) -> Any:
 
 def _title(found: Compiled) -> str:
     pairs, length = (
-        f"all {found.certificate.pairs:,} pairs are right",
+        f"all {found.certificate.pairs:,} pairs are correct",
         found.certificate.context_length,
     )
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")

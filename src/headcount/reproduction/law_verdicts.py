@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from headcount.analysis.transitions import (
-    LEVEL,
     Bracket,
     Slowing,
     bracket,
     fit_slowing,
+    passes,
     with_ratio,
 )
 from headcount.theory.capacity_law import items_at_ratio, items_held
@@ -59,7 +59,7 @@ def groups_of(part: str, variant: str = "max") -> dict[Hashable, pd.DataFrame]:
     """The groups of a part, by name, in the order of their sizes."""
     runs = law_runs()
     chosen = runs[(runs["part"] == part) & (runs["variant"] == variant)]
-    return dict(iter(chosen.groupby("group", sort=False)))
+    return {name: pd.DataFrame(part) for name, part in chosen.groupby("group", sort=False)}
 
 
 def slowing(part: str) -> Slowing:
@@ -111,11 +111,14 @@ def _transition(part: str, hypothesis: str, enough: int, few: int) -> LawVerdict
 def _necessary_and_sufficient() -> LawVerdict:
     runs = pd.concat(groups_of("a").values())
     early = int(runs.loc[runs["ratio"] < 0.95, "succeeded"].sum())
-    means = runs.groupby(["group", "ratio"])["value"].mean().reset_index()
-    late = means[(means["ratio"] >= 1.15) & (means["value"] < LEVEL)]
+    late = [
+        str(part["group"].iloc[0])
+        for _, part in runs[runs["ratio"] >= 1.15].groupby(["group", "ratio"])
+        if not passes(part)
+    ]
     wrong = early + len(late)
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 3 else "partly"
-    where = f", all at {', '.join(sorted(set(late['group'])))}" if len(late) else ""
+    where = f", all at {', '.join(sorted(set(late)))}" if late else ""
     number = f"{early} runs succeed below 0.95; {len(late)} configurations fail above 1.15{where}"
     return LawVerdict("a′", "R < 0.95 never succeeds, R ≥ 1.15 always passes", verdict, number)
 
@@ -165,8 +168,8 @@ def _summed() -> LawVerdict:
         factor = group["items"] / items_held(int(one["d_model"]), 1, width)
         runs += len(group)
         wrong += int(group.loc[factor >= 1.065, "succeeded"].sum())
-        means = group[factor <= 0.875].groupby("items")["value"].mean()
-        wrong += int((means < LEVEL).sum())
+        smaller = group[factor <= 0.875].groupby("items")
+        wrong += sum(not passes(part) for _, part in smaller)
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 2 else "partly"
     hypothesis = "summed heads hold no more than one head of width min(hk, d)"
     return LawVerdict("f", hypothesis, verdict, f"{wrong} exceptions in {runs} runs")

@@ -27,9 +27,12 @@ def law_table() -> pd.DataFrame:
     runs = law_runs()
     shown = runs[(runs["variant"] == "max") & runs["part"].isin(list(_PARTS))]
     key = ["part", "group", "items", "degree", "d_model", "heads", "key_dim", "limit", "ratio"]
-    return shown.groupby(key, as_index=False, sort=False).agg(
-        mean=("value", "mean"), succeeded=("succeeded", "mean"), runs=("value", "size")
-    )
+    rows = [
+        {name: part[name].iloc[0] for name in key}
+        | {"mean": part["value"].mean(), "succeeded": part["succeeded"].mean(), "runs": len(part)}
+        for _, part in shown.groupby(key, sort=False)
+    ]
+    return pd.DataFrame(rows)
 
 
 def _shipped(evidence: Evidence) -> None:
@@ -49,9 +52,9 @@ def draw(evidence: Evidence) -> Any:
     frame = law_table().assign(panel=lambda rows: rows["part"].map(_PARTS), one=1.0)
     frame = frame[frame["ratio"].between(*_RANGE)]
     # Narrow heads and wide ones differ most: colour by the share of the full width.
-    share = frame["key_dim"] / frame["d_model"]
-    frame = frame.assign(width=share.map("k = {:.3g} d_model".format))
-    order = [f"k = {value:.3g} d_model" for value in sorted(set(share))]
+    shares = [k / d for k, d in zip(frame["key_dim"], frame["d_model"], strict=True)]
+    frame = frame.assign(width=[f"k = {share:.3g} d_model" for share in shares])
+    order = [f"k = {share:.3g} d_model" for share in sorted(set(shares))]
     key = alt.Legend(title=None, orient="top", columns=0)
     colour = alt.Color(
         "width:N", scale=alt.Scale(domain=order, range=COLOURS[: len(order)]), legend=key
