@@ -31,7 +31,7 @@ def grid(
     variant: str = "max",
     first_seed: int = 100,
 ) -> str:
-    """One [[grid]] table: items at multiples of what the law says (d_model, heads, key_dim) hold."""
+    """One [[grid]] table: items at multiples of what the law says these heads hold."""
     predicted = held or items_held(d_model, heads, key_dim, degree)
     tables = []
     for items in sorted({round(predicted * factor) for factor in factors}):

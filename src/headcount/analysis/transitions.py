@@ -1,7 +1,8 @@
 """Where training starts to succeed: brackets and extrapolated transitions of the capacity law.
 
-A frame of runs has the columns of `columns`; a run succeeds if it stopped before its limit. Groups are
-runs that differ only in size and seed. preregistrations/capacity-law/README.md defines the readings.
+A frame of runs has the columns `COLUMNS`; a run succeeds if it stopped before its limit. A group is
+a set of runs that differ only in size and seed. The readings are those of the preregistration,
+preregistrations/capacity-law/README.md.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Bracket:
         return below and (self.passes_from is None or self.passes_from >= low)
 
 
-def passes(runs: pd.DataFrame) -> bool:
-    """Whether the mean F1 of a configuration's runs reaches 0.99."""
-    return float(np.mean(runs["value"])) >= LEVEL
+def passes(values: Any) -> bool:
+    """Whether the mean of a configuration's F1 values reaches 0.99."""
+    return float(np.mean(values)) >= LEVEL
 
 
 def bracket(group: pd.DataFrame) -> Bracket:
@@ -64,7 +65,7 @@ def bracket(group: pd.DataFrame) -> Bracket:
     Bracket(fails_at=0.9, passes_from=1.2)
     """
     rows = [
-        (ratio, passes(part), bool(part["succeeded"].any()))
+        (ratio, passes(part["value"]), bool(part["succeeded"].any()))
         for ratio in sorted(set(group["ratio"].tolist()))
         for part in [group[group["ratio"] == ratio]]
     ]

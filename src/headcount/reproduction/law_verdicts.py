@@ -112,9 +112,9 @@ def _necessary_and_sufficient() -> LawVerdict:
     runs = pd.concat(groups_of("a").values())
     early = int(runs.loc[runs["ratio"] < 0.95, "succeeded"].sum())
     late = [
-        str(part["group"].iloc[0])
+        str(part["group"].tolist()[0])
         for _, part in runs[runs["ratio"] >= 1.15].groupby(["group", "ratio"])
-        if not passes(part)
+        if not passes(part["value"])
     ]
     wrong = early + len(late)
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 3 else "partly"
@@ -169,7 +169,7 @@ def _summed() -> LawVerdict:
         runs += len(group)
         wrong += int(group.loc[factor >= 1.065, "succeeded"].sum())
         smaller = group[factor <= 0.875].groupby("items")
-        wrong += sum(not passes(part) for _, part in smaller)
+        wrong += sum(not passes(part["value"]) for _, part in smaller)
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 2 else "partly"
     hypothesis = "summed heads hold no more than one head of width min(hk, d)"
     return LawVerdict("f", hypothesis, verdict, f"{wrong} exceptions in {runs} runs")

@@ -28,7 +28,7 @@ def law_table() -> pd.DataFrame:
     shown = runs[(runs["variant"] == "max") & runs["part"].isin(list(_PARTS))]
     key = ["part", "group", "items", "degree", "d_model", "heads", "key_dim", "limit", "ratio"]
     rows = [
-        {name: part[name].iloc[0] for name in key}
+        {name: part[name].tolist()[0] for name in key}
         | {"mean": part["value"].mean(), "succeeded": part["succeeded"].mean(), "runs": len(part)}
         for _, part in shown.groupby(key, sort=False)
     ]
@@ -93,8 +93,8 @@ def draw(evidence: Evidence) -> Any:
         chart,
         frame,
         "The capacity law: F1 against R",
-        "dashed: where the law expects the transition, no constant fitted; 1 to 2 million steps at most\n"
-        "the preregistered verdicts are in docs/law.md",
+        "dashed: where the law expects the transition, no constant fitted\n"
+        "1 to 2 million steps at most; the preregistered verdicts are in docs/law.md",
     )
 
 
@@ -124,10 +124,11 @@ def meaning(evidence: Evidence) -> str:
     ends = [end for one in dense.values() for end in (one.fails_at, one.passes_from) if end]
     narrow = [one.passes_from for one in brackets("b").values() if one.passes_from]
     return (
-        f"For graphs denser than a permutation, one head of full width stops failing completely and "
-        f"starts to pass throughout between R = {min(ends):.2f} and {max(ends):.2f} in all "
+        "For graphs denser than a permutation, one head of full width stops failing completely "
+        f"and starts to pass throughout between R = {min(ends):.2f} and {max(ends):.2f} in all "
         f"{counted(len(dense), 'group')}. Narrow heads do better than the law: they pass from "
-        f"R = {min(narrow):.2f} on, and many heads or wide tables need a larger R within these steps."
+        f"R = {min(narrow):.2f} on, and many heads or wide tables need a larger R in "
+        "these steps."
     )
 
 
