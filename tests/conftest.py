@@ -3,6 +3,9 @@
 import contextlib
 import os
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,8 @@ from jaxtyping import install_import_hook
 import tests.typechecker  # noqa: F401  (the hook looks it up by name)
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = (
-        "1"  # before anything imports triton: its kernels then run on the CPU
-    )
+    # Before anything imports triton: its kernels then run on the CPU.
+    os.environ["TRITON_INTERPRET"] = "1"
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     # Before the hook: triton reads the kernels' source itself.
     import headcount.block.kernels
@@ -26,20 +28,27 @@ install_import_hook("headcount", "tests.typechecker.checked")
 torch.set_num_threads(1)  # the problems are small: a second thread only waits
 
 
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Run a command line in an empty folder; gives (exit code, standard output, standard error)."""
+@pytest.fixture(scope="session")
+def command_in():
+    """Run a command line in a folder; gives (exit code, standard output, standard error)."""
     from headcount.cli import main
 
-    def run(*words: object) -> tuple[int | str | None, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["headcount", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
+    def run(folder: Path, *words: object) -> tuple[int, str, str]:
+        out, err = StringIO(), StringIO()
+        with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+            patched.chdir(folder)
+            patched.setattr(sys, "argv", ["headcount", *map(str, words)])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
     return run
+
+
+@pytest.fixture
+def command(command_in, tmp_path):
+    """Run a command line in an empty folder of the test's own, as `command_in` does."""
+    return partial(command_in, tmp_path)
 
 
 @pytest.fixture

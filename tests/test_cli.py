@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save_file
 
 from headcount import KeyQuery, load
-from headcount.cli import main
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 
@@ -26,7 +25,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """graph.csv, table.npy and weights.safetensors of a one-hot permutation that verifies, and many bad files."""
+    """The graph, table and weights of a one-hot permutation that verifies, and many bad files."""
     path = tmp_path_factory.mktemp("cli")
     assert run(path, "tour", "--out", ".", "--items", "32").returncode == 0
     (path / "duplicate.csv").write_text("source,target\n0,1\n0,1\n")
@@ -254,15 +253,11 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_gets_one_sentence_and_code_2(folder, case, monkeypatch, capsys):
+def test_bad_input_gets_one_sentence_and_code_2(folder, case, command_in):
     words, sentence = BAD_INPUT[case]
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["headcount", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    stdout, stderr = capsys.readouterr()
-    assert ended.value.code == 2, stderr
+    code, stdout, stderr = command_in(folder, *words)
+    assert code == 2, stderr
     assert stderr.startswith("error: ")
     assert stderr.count("\n") == 1
     assert sentence in stderr
@@ -307,7 +302,8 @@ def test_softmax_weights_are_checked_on_contexts(folder):
     sharp.save(folder / "softmax.safetensors")
     done = run(folder, "verify", "softmax.safetensors", GRAPH, TABLE, "--samples", "100", "--json")
     answer = json.loads(done.stdout)
-    # A source whose target is outside the context still spreads its mass: small contexts fail at τ = 1/2.
+    # A source whose target is outside the context still spreads its mass: at τ = 1/2, small
+    # contexts fail.
     assert done.returncode == 1
     assert answer["contexts"] == 100
     assert 0 < answer["failed_contexts"] <= 100
@@ -347,7 +343,8 @@ def test_help_and_version_load_nothing_heavy():
         "from headcount.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('torch', 'numpy', 'pandas', 'scipy', 'altair') if name in sys.modules])"
+        "heavy = ('torch', 'numpy', 'pandas', 'scipy', 'altair')\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

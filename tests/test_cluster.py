@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import pytest
 
 from headcount import RunResult, RunSpec, train
-from headcount.cli import main
 from headcount.errors import InputError
 from headcount.store.store import Store
 from headcount.sweeps import shards, writer
@@ -210,15 +209,13 @@ def test_a_wrong_address_gets_one_sentence(address, says):
         pass
 
 
-def test_without_the_package_there_is_a_remedy(monkeypatch, tmp_path, capsys):
+def test_without_the_package_there_is_a_remedy(command, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "distributed", None)
     path = tmp_path / "some.toml"
     path.write_text("[grid]\nitems = 16\nd_model = 8\nheads = 1\nkey_dim = 1\n")
-    monkeypatch.setattr(sys, "argv", ["headcount", "sweep", str(path), "--cluster", "local:2"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith("install it with: pip install 'headcount[cluster]'\n")
+    code, _, err = command("sweep", path, "--cluster", "local:2")
+    assert code == 2
+    assert err.endswith("install it with: pip install 'headcount[cluster]'\n")
 
 
 def test_a_result_that_died_with_its_worker_is_not_waited_for():

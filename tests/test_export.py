@@ -257,16 +257,8 @@ def problem_files(tmp_path):
 
 def test_the_command_writes_what_the_function_gives(problem_files, command, tmp_path):
     weights, graph, table = problem_files
-    words = (
-        "export",
-        "weights.safetensors",
-        "graph.csv",
-        "table.npy",
-        "--to",
-        "torch",
-        "--context-length",
-        LENGTH,
-    )
+    files = ("weights.safetensors", "graph.csv", "table.npy")
+    words = ("export", *files, "--context-length", LENGTH)
     code, out, err = command(*words, "--out", "some.safetensors", "--json")
     assert (code, err) == (0, "")
     wanted = to_torch(weights, graph, table, context_length=LENGTH)
@@ -308,12 +300,10 @@ def test_compiled_weights_are_exported_with_their_problem(problem_files, command
         "compile", "graph.csv", "table.npy", "--budget", "16", "--out", "compiled.safetensors"
     )
     assert code == 0, err
-    code, _, err = command("export", "compiled.safetensors", "--to", "torch")
+    code, _, err = command("export", "compiled.safetensors")
     assert code == 2
     assert "add the two files: headcount export compiled.safetensors GRAPH TABLE" in err
-    code, out, _ = command(
-        "export", "compiled.safetensors", "graph.csv", "table.npy", "--to", "torch", "--json"
-    )
+    code, out, _ = command("export", "compiled.safetensors", "graph.csv", "table.npy", "--json")
     assert code == 0
     assert json.loads(out)["temperature"] > 0
 
@@ -330,7 +320,6 @@ def test_compiled_weights_are_exported_with_their_problem(problem_files, command
         (("weights.safetensors", "graph.csv", "narrow.npy"), "the table is 3 wide"),
         (("weights.safetensors", "empty.csv", "table.npy"), "wrongly"),
         (("weights.safetensors", "graph.csv", "table.npy", "--context-length", "0"), "is empty"),
-        (("weights.safetensors", "graph.csv", "table.npy", "--to", "jax"), "'jax' is not"),
         (
             ("weights.safetensors", "graph.csv", "table.npy", "--out", "mha.pt"),
             "give the file that suffix",

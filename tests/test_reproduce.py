@@ -9,18 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-import headcount as headcount_api
+import headcount as hc
 from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
-from headcount.cli import main
 from headcount.errors import InputError
 from headcount.paper import data as paper
 from headcount.report.figures import FIGURES, chosen_figures, needs
@@ -200,22 +197,11 @@ def test_measured_ceilings_stand_beside_every_threshold_under_max(evidence):
 # The commands
 
 
-def headcount(*words: str, cwd: Path) -> tuple[int, str, str]:
-    """Run a command line in this process, which has imported everything; gives (exit code, output, errors)."""
-    out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
-        patched.chdir(cwd)
-        patched.setattr(sys, "argv", ["headcount", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
-
-
 ONLY = ("--only", "fig6,table2", "--out", "here", "--engine", "native")
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory) -> Path:
+def reproduced(tmp_path_factory, command_in) -> Path:
     """A reproduction of two parts, killed on the way and run again."""
     folder = tmp_path_factory.mktemp("reproduce")
     words = [sys.executable, "-m", "headcount", "reproduce", *ONLY]
@@ -228,7 +214,7 @@ def reproduced(tmp_path_factory) -> Path:
     first.send_signal(signal.SIGKILL)
     first.wait()
     stored = _stored(store)
-    code, out, err = headcount("reproduce", *ONLY, "--json", cwd=folder)
+    code, out, err = command_in(folder, "reproduce", *ONLY, "--json")
     assert code == 0, err
     (folder / "told.json").write_text(json.dumps(json.loads(out) | {"stored": stored}))
     return folder / "here"
@@ -276,11 +262,11 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert math.isfinite(one)
 
 
-def test_a_second_time_trains_nothing(reproduced):
-    _, again, _ = headcount("reproduce", *ONLY, "--json", cwd=reproduced.parent)
+def test_a_second_time_trains_nothing(reproduced, command_in):
+    _, again, _ = command_in(reproduced.parent, "reproduce", *ONLY, "--json")
     assert json.loads(again)["trained"] == 0
-    _, drawn, _ = headcount(
-        "report", "here", "--only", "fig6", "--out", "drawn", "--json", cwd=reproduced.parent
+    _, drawn, _ = command_in(
+        reproduced.parent, "report", "here", "--only", "fig6", "--out", "drawn", "--json"
     )
     files = json.loads(drawn)["files"]
     assert sorted(Path(path).suffix for path in files) == [".html", ".pdf", ".png", ".svg"]
@@ -291,9 +277,7 @@ def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, 
     monkeypatch.setattr(
         results_folder, "gather", lambda *words: gathered.append(words) or gather(*words)
     )
-    found = headcount_api.reproduce(
-        only=["table2"], out=tmp_path / "here", engine="torch", progress=False
-    )
+    found = hc.reproduce(only=["table2"], out=tmp_path / "here", engine="torch", progress=False)
     assert [path.name for path in found.files] == ["report.html", "table2.csv"]
     assert found.trained == 0
     assert len(gathered) == 1  # the evidence is judged once
@@ -301,8 +285,8 @@ def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, 
     assert ResultsFolder(found.folder).history()[0]["complete"]
     assert capfd.readouterr().err == ""
     with pytest.raises(InputError, match="a token table is for the runs of Figure 7"):
-        headcount_api.reproduce(only=["fig6"], table="smollm2", out=tmp_path / "here")
-    again = headcount_api.reproduce(only=["table2"], out=found.folder, report=False)
+        hc.reproduce(only=["fig6"], table="smollm2", out=tmp_path / "here")
+    again = hc.reproduce(only=["table2"], out=found.folder, report=False)
     assert not again.files
 
 
@@ -328,16 +312,16 @@ def test_the_report_counts_the_runs_that_it_shows(reproduced):
         (("report", "nowhere"), "nowhere/manifest.json: does not exist"),
     ],
 )
-def test_bad_input_is_one_sentence(reproduced, words, says):
+def test_bad_input_is_one_sentence(reproduced, words, says, command_in):
     (reproduced.parent / "file").touch()
-    code, _, err = headcount(*words, cwd=reproduced.parent)
+    code, _, err = command_in(reproduced.parent, *words)
     assert code == 2
     assert says in err
     assert err.count("\n") == 1
     assert not os.path.exists(reproduced.parent / "nowhere")
 
 
-def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
+def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in):
     words = [sys.executable, "-m", "headcount", "reproduce", "--only", "fig6", "--out", "here"]
     running = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     store = tmp_path / "here" / "runs.sqlite"
@@ -348,7 +332,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
     assert running.returncode == 130
     folder = ResultsFolder(tmp_path / "here")
     assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(store) > 0
-    code, _, err = headcount("reproduce", "--preset", "paper", "--out", "here", cwd=tmp_path)
+    code, _, err = command_in(tmp_path, "reproduce", "--preset", "paper", "--out", "here")
     assert code == 2
     assert "holds a reproduction with --preset quick" in err
 
@@ -356,7 +340,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
 def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, evidence):
-    """What is said of a figure with the runs of `--only` alone is what is said of it with all runs."""
+    """A figure's text with the runs of `--only` alone is its text with all runs."""
     part = restricted(preset("paper"), needs([figure]))
     alone = gather(
         measured_runs(), part, evidence.ceilings if figure.ceilings else None, evidence.provenance
@@ -367,7 +351,10 @@ def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, 
 
 def test_figures_are_chosen_without_the_drawing_libraries():
     hide = "import sys; sys.modules |= {'altair': None, 'vl_convert': None}"
-    ask = "from headcount.report.figures import chosen_figures, needs; print(len(needs(chosen_figures(['fig3']))))"
+    ask = (
+        "from headcount.report.figures import chosen_figures, needs; "
+        "print(len(needs(chosen_figures(['fig3']))))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60
     )

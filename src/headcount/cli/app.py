@@ -1,4 +1,4 @@
-"""The command tree. Command modules import the heavy rooms inside their functions: `--help` stays fast."""
+"""The command tree. Commands import torch and the like when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from headcount.cli import (
-    audit,
     bench,
     block,
     bounds,
@@ -21,7 +20,9 @@ from headcount.cli import (
     construct,
     export,
     frontier,
+    incoherence,
     make,
+    noise,
     plan,
     reproduce,
     results,
@@ -81,8 +82,8 @@ app.command()(reproduce.report)
 app.command()(show.show)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
-app.command()(audit.incoherence)
-app.command()(audit.noise)
+app.command()(incoherence.incoherence)
+app.command()(noise.noise)
 app.command()(watch.watch)
 app.command()(tour.tour)
 

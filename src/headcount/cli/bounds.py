@@ -10,7 +10,7 @@ import typer
 
 from headcount.attention.aggregation import Aggregation
 from headcount.cli import common
-from headcount.cli.plan import (
+from headcount.cli.sizes import (
     Bits,
     Degree,
     Edges,

@@ -1,4 +1,4 @@
-"""What the commands share: options, and how results, notices and errors are printed."""
+"""What the commands share: options, and how results and errors are printed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
+Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+WeightsFile = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
+GraphFile = Annotated[
+    Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")
+]
+TableFile = Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).")]
+TableKey = Annotated[
+    str | None, typer.Option("--key", help="Name of the table inside a .safetensors file.")
+]
 
 
 class EngineOption(StrEnum):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
-from headcount.cli.verify import TableKey, read_problem
+from headcount.cli.common import Json, Seed, TableKey, emit
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
@@ -67,6 +66,7 @@ def compile(
     """
     from headcount.compiler.compile import compile as run
     from headcount.compiler.grid import bit_account
+    from headcount.problem.reading import read_problem
 
     read, rows = read_problem(graph, table, key)
     _check_output(out)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 from enum import StrEnum
+from math import log
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
-from headcount.cli.verify import TableKey, read_problem
+from headcount.cli.common import Json, Seed, TableKey, emit
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
@@ -147,6 +147,7 @@ def _build(
     from headcount.constructions.request import default_context_length
     from headcount.errors import PreconditionWarning
     from headcount.problem.contexts import ContextSampler
+    from headcount.problem.reading import read_problem
 
     read, rows = read_problem(graph, table, key)
     with warnings.catch_warnings(record=True) as caught, progress_line() as report:
@@ -215,7 +216,7 @@ def _calibrate(
         "trials": found.trials,
         "key_dim": found.key_dim,
         "C": found.constant,
-        "d_model_per_ln_items": d_model / _ln(items),
+        "d_model_per_ln_items": d_model / log(items),
         "limit_rate": found.limit,
         "limit_interval": found.limit_interval and list(found.limit_interval),
     }
@@ -224,9 +225,3 @@ def _calibrate(
         return
     emit(result, json, f"{method} at ({items}, {d_model}), success rates over {found.trials} draws")
     typer.echo(found.rates.round(3).to_string(index=False))
-
-
-def _ln(items: int) -> float:
-    import math
-
-    return math.log(items)

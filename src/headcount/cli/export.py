@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, emit
-from headcount.cli.verify import TableKey, Weights, read_all
+from headcount.cli.common import Json, TableKey, WeightsFile, emit
 from headcount.errors import InputError
 from headcount.progress import notice
 
 
-class Framework(StrEnum):
-    torch = "torch"
-
-
 def export(
-    weights: Weights,
+    weights: WeightsFile,
     graph: Annotated[
         Path | None, typer.Argument(help="Edge list; max and sum weights need it.")
     ] = None,
     table: Annotated[
         Path | None, typer.Argument(help="Embedding table; max and sum weights need it.")
     ] = None,
-    to: Annotated[
-        Framework, typer.Option(help="torch: a torch.nn.MultiheadAttention.")
-    ] = Framework.torch,
     context_length: Annotated[
         int, typer.Option(help="The longest context, in items; not for softmax.")
     ] = 64,
@@ -46,8 +37,8 @@ def export(
     margin on the graph and the table, and from the context length.
     Softmax weights are written as they are and need only themselves.
 
-    Values are zero and the output projection is the identity: replace
-    them by yours. In Python:
+    Values are zero and the output projection is the identity: put yours
+    in their place. In Python:
 
     \b
       from headcount.attention.export import load_attention, padded
@@ -57,10 +48,11 @@ def export(
 
     \b
     Examples:
-      headcount export weights.safetensors graph.csv table.npy --to torch
+      headcount export weights.safetensors graph.csv table.npy
       headcount export softmax.safetensors --out softmax_mha.safetensors
     """
     from headcount.attention.export import to_torch
+    from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.storage import load_weights
 
     if out.resolve() == weights.resolve():
@@ -71,11 +63,11 @@ def export(
             notice("graph and table are not needed: softmax weights are written as they are")
     elif graph is None or table is None:
         raise InputError(
-            f"{weights}: {loaded.aggregation} weights need the graph and the table that they were made for, since the "
-            f"temperature rests on both; add the two files: headcount export {weights} GRAPH TABLE --out FILE"
+            f"{weights}: the temperature of {loaded.aggregation} weights follows from their graph "
+            f"and table; add the two files: headcount export {weights} GRAPH TABLE --out FILE"
         )
     else:
-        loaded, read, rows = read_all(weights, graph, table, key)
+        loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
     attention = to_torch(loaded, read, rows, context_length=context_length)
     attention.save(out, source=hashlib.sha256(weights.read_bytes()).hexdigest())
-    emit({**attention.facts, "file": str(out)}, json, f"written for {to.value}")
+    emit({**attention.facts, "file": str(out)}, json, "written as a torch.nn.MultiheadAttention")

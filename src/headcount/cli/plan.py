@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
@@ -10,28 +9,23 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from headcount.cli import common
+from headcount.cli.sizes import (
+    Bits,
+    Degree,
+    Edges,
+    Items,
+    Margin,
+    MaxDegree,
+    Width,
+    one_of,
+    resolve_sizes,
+)
 from headcount.cli.tables import budget_cell, describe, print_table, short
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from headcount.theory.architectures import Audit
     from headcount.theory.planner import Plan, Row
-
-Items = Annotated[int | None, typer.Option(help="Items m: the vertices of the graph.")]
-Edges = Annotated[
-    int | None, typer.Option(help="Relations m'; without them the graph is a permutation.")
-]
-Degree = Annotated[
-    int | None, typer.Option(help="Degree r of a regular graph, in place of --edges: m' = r·m.")
-]
-Width = Annotated[int | None, typer.Option("--d-model", help="Width of the embeddings.")]
-MaxDegree = Annotated[
-    int | None, typer.Option(help="Largest in- or out-degree Δ, for graphs with hubs.")
-]
-Bits = Annotated[float, typer.Option(help="Bits that one parameter carries, for the bit budget.")]
-Margin = Annotated[
-    float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")
-]
 
 
 def plan(
@@ -96,39 +90,6 @@ def plan(
         context_length=context_length,
     )
     common.emit(asdict(answer), True) if as_json else _show_plan(answer)
-
-
-def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
-    """Refuse a value that an option does not know."""
-    if value not in allowed:
-        raise InputError(f"{option} {value}: not known; choose one of {', '.join(allowed)}")
-    return value
-
-
-def resolve_sizes(
-    items: int | None,
-    edges: int | None,
-    degree: int | None,
-    d_model: int | None,
-    max_degree: int | None,
-) -> tuple[int, int | None, int, int | None]:
-    """Check that the needed sizes are there; a degree stands for edges and for the largest degree."""
-    if items is None or d_model is None:
-        missing = "--items" if items is None else "--d-model"
-        raise InputError(
-            f"{missing} is missing: give --items and --d-model, or --example for `plan`"
-        )
-    if degree is None:
-        return items, edges, d_model, max_degree
-    if edges is not None or max_degree is not None:
-        raise InputError(
-            "--degree fixes the edges and the largest degree; leave out --edges and --max-degree"
-        )
-    if not 1 <= degree < items:
-        raise InputError(
-            f"--degree {degree}: {items} items allow 1 to {items - 1}; choose one of these"
-        )
-    return items, degree * items, d_model, degree
 
 
 def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: object) -> None:

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, emit
-from headcount.cli.verify import TableKey, Weights, read_all
+from headcount.cli.common import Json, TableKey, WeightsFile, emit
 from headcount.errors import InputError
 
 
 def show(
-    weights: Weights,
+    weights: WeightsFile,
     graph: Annotated[Path | None, typer.Argument(help="Edge list; needed for --scores.")] = None,
     table: Annotated[
         Path | None, typer.Argument(help="Embedding table; needed for --scores.")
@@ -24,7 +23,7 @@ def show(
     key: TableKey = None,
     json: Json = False,
 ) -> None:
-    """Say what is in a weights file; with --scores, draw its scores with the true edges marked.
+    """Show what a weights file holds; with --scores, draw its scores with the true edges marked.
 
     \b
     Examples:
@@ -67,10 +66,11 @@ def show(
 
 
 def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
+    from headcount.attention.reading import read_weights_and_problem
     from headcount.report.chart_files import save_chart
     from headcount.report.score_matrix import draw_scores, score_matrix
 
-    loaded, read, rows = read_all(weights, graph, table, key)
+    loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
     heads = f"{loaded.heads} head{'s' if loaded.heads > 1 else ''}"
     title = f"{read.items} items, {read.edges} edges, d_model {loaded.d_model}, {heads}, D_K {loaded.budget}"
     save_chart(draw_scores(score_matrix(loaded, read, rows), title), out)

@@ -8,57 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
+from headcount.cli.common import GraphFile, Json, Seed, TableFile, TableKey, WeightsFile, emit
 from headcount.errors import InputError
 from headcount.progress import notice
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headcount.attention.key_query import KeyQuery
     from headcount.attention.recovery import Recovery
-    from headcount.problem.graph import Graph
-
-Weights = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
-GraphFile = Annotated[
-    Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")
-]
-TableFile = Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).")]
-TableKey = Annotated[
-    str | None, typer.Option("--key", help="Name of the table inside a .safetensors file.")
-]
-
-
-def read_problem(graph: Path, table: Path, key: str | None) -> tuple[Graph, Tensor]:
-    """A graph on as many items as the table has rows, and the table."""
-    from headcount.problem.edge_list import read_graph
-    from headcount.problem.tables import load_embeddings
-
-    rows = load_embeddings(table, key)
-    return read_graph(graph, items=len(rows)), rows
-
-
-def read_all(
-    weights: Path, graph: Path, table: Path, key: str | None
-) -> tuple[KeyQuery, Graph, Tensor]:
-    """Weights, graph and table, with their widths compared."""
-    from headcount.attention.storage import load_weights
-
-    loaded = load_weights(weights)
-    read, rows = read_problem(graph, table, key)
-    if rows.shape[1] != loaded.d_model:
-        raise InputError(
-            f"{table}: the table is {rows.shape[1]} wide, {weights} takes {loaded.d_model}; use a pair that fits"
-        )
-    return loaded, read, rows
 
 
 def verify(
-    weights: Weights,
+    weights: WeightsFile,
     graph: GraphFile,
     table: TableFile,
     contexts: Annotated[
-        Path | None, typer.Option(help="Check only these contexts: .npy, a row of item ids each.")
+        Path | None,
+        typer.Option(help="Check only these contexts (.npy): one row of item ids each."),
     ] = None,
     context_length: Annotated[
         int | None,
@@ -72,7 +38,7 @@ def verify(
     key: TableKey = None,
     json: Json = False,
 ) -> None:
-    """Do these weights recognise this graph? Exit code 0: yes, exactly; 1: no, or open; 2: bad input.
+    """Check whether weights recognise a graph. Exit code 0: exactly; 1: no, or open; 2: bad input.
 
     Max and sum weights are checked on all ordered pairs, hence for every
     context of every length. Softmax weights are checked on drawn contexts
@@ -86,13 +52,14 @@ def verify(
       headcount verify weights.safetensors graph.csv table.npy --json
       headcount verify softmax.safetensors graph.csv table.npy --context-length 16
     """
+    from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.verification import verify as run
 
     if samples < 1:
         raise InputError(f"--samples {samples} checks nothing; choose at least 1")
     if contexts is not None and context_length is not None:
         raise InputError("--contexts and --context-length exclude each other; give one of them")
-    loaded, read, rows = read_all(weights, graph, table, key)
+    loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
     if context_length is not None and loaded.aggregation != "softmax":
         notice(
             f"--context-length is not needed: under {loaded.aggregation} "
@@ -126,11 +93,12 @@ def _print(found: Recovery) -> None:
         }
     if certificate:
         title = {
-            "certified": "certified: every pair is decided correctly in every context of this length",
-            "refuted": "refuted: the counterexample is a context in which a pair is decided wrongly",
-            "open": "open: neither proof nor counterexample; a larger --search may decide",
-        }
-        emit(_readable_pairs(certificate.as_dict()), False, title[certificate.verdict])
+            "certified": "every pair is decided correctly in every context of this length",
+            "refuted": "the counterexample is a context in which a pair is decided wrongly",
+            "open": "neither proof nor counterexample; a larger --search may decide",
+        }[certificate.verdict]
+        shown_certificate = _readable_pairs(certificate.as_dict())
+        emit(shown_certificate, False, f"{certificate.verdict}: {title}")
     emit(_readable_pairs(shown), False, "exact" if found.exact else "not exact")
 
 
