@@ -398,7 +398,7 @@ def test_the_base_grid_is_found_with_a_tenth_of_its_run_steps(base_grid: pd.Data
     found = outcomes_frame(search_all(grid, replay)).sort_values(
         ["items", "d_model"], ignore_index=True
     )
-    full = thresholds(base_grid)
+    full = pd.DataFrame(thresholds(base_grid))
     pd.testing.assert_frame_equal(
         found[full.columns.tolist()], full
     )  # within no grid step: the same

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     # Training
     from headcount.training.train import train as train
     from headcount.training.spec import RunSpec as RunSpec
+    from headcount.training.result import RunResults as RunResults
     from headcount.training.result import RunResult as RunResult
     from headcount.block.train import train_blocks as train_blocks
     from headcount.block.spec import BlockSpec as BlockSpec
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from headcount.store.store import Store as Store
     from headcount.analysis.curves import curves as curves
     from headcount.analysis.thresholds import thresholds as thresholds
+    from headcount.analysis.thresholds import Thresholds as Thresholds
     from headcount.analysis.thresholds import Threshold as Threshold
     from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw

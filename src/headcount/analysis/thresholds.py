@@ -13,6 +13,7 @@ from scipy import stats
 
 from headcount.analysis.curves import POINT, checked_runs, curves
 from headcount.errors import InputError
+from headcount.notebook import chart
 
 LEVEL = 0.99
 POOL_PERCENT = 10
@@ -56,7 +57,19 @@ class _Entry:
     high: float
 
 
-def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
+class Thresholds(pd.DataFrame):
+    """Thresholds, one row per point: a frame that can draw itself."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:  # rows and columns of it are plain frames
+        return pd.DataFrame
+
+    def plot(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Draw D_K* and its range at every point, as an Altair chart."""
+        return chart("threshold_chart", "draw_thresholds", pd.DataFrame(self))
+
+
+def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     """D_K* and h* with their intervals for every point (variant, degree, items, d_model).
 
     `frame` has one row per run, as for `curves`; the result has one row per point and the columns
@@ -77,7 +90,8 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
     """
     table = _f1_runs(frame)
     found = [_threshold(runs, level) for _, runs in table.groupby(POINT, sort=True)]
-    return _as_frame([vars(item) for item in found], [item.name for item in fields(Threshold)])
+    columns = [item.name for item in fields(Threshold)]
+    return Thresholds(_as_frame([vars(item) for item in found], columns))
 
 
 def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:

@@ -6,13 +6,15 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
+from headcount.notebook import chart
+from headcount.problem.graph import Graph
 from headcount.shapes import Bool, Float
 
 
@@ -177,6 +179,10 @@ class KeyQuery:
             queries=self.queries.to(device=device, dtype=dtype),
             keys=self.keys.to(device=device, dtype=dtype),
         )
+
+    def plot(self, graph: Graph, table: Float[Tensor, "items d_model"]) -> Any:
+        """Draw the scores with the true edges marked, as an Altair chart."""
+        return chart("score_matrix", "plot_scores", self, graph, table)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.safetensors` file that `headcount.load_weights` reads."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
+from headcount.notebook import html_table
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Recovery:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, nested ones as dictionaries; for JSON."""
         return {**asdict(self), "verdict": self.verdict}
+
+    def _repr_html_(self) -> str:
+        names = ("margin", "threshold", "false_positives", "false_negatives", "f1")
+        rows = [(name.replace("_", " "), getattr(self, name)) for name in (*names, "scope")]
+        return html_table(("", "exact" if self.exact else "not exact"), rows)
 
 
 def summarise(

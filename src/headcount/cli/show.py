@@ -68,9 +68,6 @@ def show(
 def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
     from headcount.attention.reading import read_weights_and_problem
     from headcount.report.chart_files import save_chart
-    from headcount.report.score_matrix import draw_scores, score_matrix
+    from headcount.report.score_matrix import plot_scores
 
-    loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
-    heads = f"{loaded.heads} head{'s' if loaded.heads > 1 else ''}"
-    title = f"{read.items} items, {read.edges} edges, d_model {loaded.d_model}, {heads}, D_K {loaded.budget}"
-    save_chart(draw_scores(score_matrix(loaded, read, rows), title), out)
+    save_chart(plot_scores(*read_weights_and_problem(weights, graph, table, key)), out)

@@ -12,6 +12,7 @@ from headcount.attention.key_query import KeyQuery
 from headcount.compiler.certificate import Certificate
 from headcount.compiler.request import CompileRequest
 from headcount.errors import NoSolution
+from headcount.notebook import html_table
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,16 @@ class Compiled:
     weights: KeyQuery
     certificate: Certificate
     frontier: list[Attempt]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("D_K", self.weights.budget),
+            ("heads", self.weights.heads),
+            ("relative margin", self.certificate.relative_margin),
+            ("pairs", self.certificate.pairs),
+            ("attempts", len(self.frontier)),
+        ]
+        return html_table(("", "certified"), rows)
 
 
 class WeightSearch(ABC):

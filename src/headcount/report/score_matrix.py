@@ -79,6 +79,15 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
     )
 
 
+def plot_scores(
+    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
+) -> alt.HConcatChart:
+    """Draw the scores of weights under a title that gives the sizes."""
+    heads = f"{weights.heads} head{'s' if weights.heads > 1 else ''}, D_K {weights.budget}"
+    sizes = f"{graph.items} items, {graph.edges} edges, d_model {weights.d_model}"
+    return draw_scores(score_matrix(weights, graph, table), f"{sizes}, {heads}")
+
+
 def _heat(matrix: ScoreMatrix) -> Any:
     everything = "all" if matrix.shown == matrix.items else f"the first {matrix.shown} of"
     bare = alt.Axis(labels=False, ticks=False)

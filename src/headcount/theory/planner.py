@@ -12,6 +12,7 @@ from math import ceil
 from typing import Literal, get_args
 
 from headcount.errors import InputError
+from headcount.notebook import html_table
 from headcount.theory.counting import Family, check_degree, check_sizes, family_of, log2_graphs
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import (
@@ -64,6 +65,14 @@ class Plan:
     bits: float
     rows: tuple[Row, ...]
     advice: str
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row.name, row.kind, row.budget, row.heads, row.key_dim, row.bits_per_parameter)
+            for row in self.rows
+        ]
+        columns = ("law", "kind", "D_K", "heads", "d_k", "bits per parameter")
+        return html_table(columns, rows, self.advice)
 
     def row(self, kind: str) -> Row | None:
         """The first row of a kind; of the lower bounds the highest."""

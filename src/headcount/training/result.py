@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headcount.attention.key_query import KeyQuery
+from headcount.notebook import html_table
 from headcount.training.spec import RunSpec
 
 
@@ -26,3 +27,14 @@ class RunResult:
     seconds: float  # its share of the wall time
     versions: dict[str, str] = field(default_factory=dict)
     weights: KeyQuery | None = field(default=None, compare=False, repr=False)  # on request
+
+
+class RunResults(list[RunResult]):
+    """A list of results that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        names = ("variant", "degree", "items", "d_model", "heads", "key_dim", "seed")
+        rows = [
+            [getattr(run.spec, name) for name in names] + [run.value, run.steps] for run in self
+        ]
+        return html_table((*names, self[0].spec.metric if self else "value", "steps"), rows)

@@ -16,7 +16,7 @@ from headcount.provenance import versions
 from headcount.training.engines.base import Engine, Fleet, State
 from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.progress import Progress, show_progress
-from headcount.training.result import RunResult
+from headcount.training.result import RunResult, RunResults
 from headcount.training.spec import RunSpec
 
 
@@ -62,7 +62,7 @@ def train(
     on_result: Callable[[RunResult], None] | None = None,
     on_block: OnBlock | None = None,
     resume: Iterable[UnderWay] = (),
-) -> list[RunResult]:
+) -> RunResults:
     """Train every spec and return the results in the order of the specs.
 
     Runs that can share a batch do; a result does not depend on its neighbours, their order or their
@@ -105,7 +105,7 @@ def train(
         except KeyboardInterrupt:
             if progress:
                 notice(f"interrupted: {len(results)} of {len(distinct)} runs are finished")
-    return [results[spec] for spec in specs if spec in results]
+    return RunResults(results[spec] for spec in specs if spec in results)
 
 
 class _FleetRun:
