@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_blocks_run(document, tmp_path):
-    """Blocks marked `python` or `bash` run in order in one folder; `console` and `text` blocks are for reading."""
+    """Blocks marked `python` or `bash` run in order in one folder; others are for reading."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for language, block in BLOCK.findall(document.read_text()):
         command = [sys.executable, "-c", block] if language == "python" else ["bash", "-euc", block]

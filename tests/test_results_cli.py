@@ -15,8 +15,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from headcount import InputError
 from headcount.cli import results as results_cli
@@ -25,36 +23,23 @@ from headcount.store.store import Store
 from headcount.store.sweeps import SweepRecord
 from tests.store_writers import result_of, spec_of
 
-app = typer.Typer()
-app.add_typer(results_cli.app, name="results")
-app.command()(watch_cli.watch)
 
-
-def command(*words: object) -> tuple[int, str]:
-    """Exit code and output of a command; bad input is code 2, as `headcount` makes it."""
-    found = CliRunner().invoke(app, [str(word) for word in words])
-    if isinstance(found.exception, InputError):
-        return 2, str(found.exception)
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found.exit_code, found.output
-
-
-def test_list(filled):
-    code, text = command(
+def test_list(filled, command):
+    code, text, _ = command(
         "results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "4"
     )
     assert code == 0
     lines = text.splitlines()
     assert lines[1].split() == list(results_cli.RUN_COLUMNS)
     assert len(lines) == 6
-    code, text = command(
+    code, text, _ = command(
         "results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "0", "--json"
     )
     found = json.loads(text)
     plain = {n for n in range(40) if spec_of(n).heads in (1, 3) and 2 <= spec_of(n).budget <= 6}
     assert {row["seed"] for row in found["rows"]} == plain
     assert lines[0] == f"{len(plain)} runs, the first 4"
-    code, text = command(
+    code, text, _ = command(
         "results", "list", filled, "--by", "heads,key-dim", "--json", "--limit", "0"
     )
     groups = json.loads(text)["rows"]
@@ -66,10 +51,10 @@ def test_list(filled):
         pytest.approx(wanted)
     ]
     assert command("results", "list", filled, "--by", "heads")[0] == 0
-    assert command("results", "list", filled, "--variant", "sum") == (0, "0 runs\n")
+    assert command("results", "list", filled, "--variant", "sum") == (0, "0 runs\n", "")
 
 
-def test_lists_show_runs_that_diverged(path):
+def test_lists_show_runs_that_diverged(path, command):
     with Store(path) as store:
         store.add([replace(result_of(1), value=math.nan, diverged=1500)])
     assert "lost at 1,500" in command("results", "list", path)[1]
@@ -95,16 +80,16 @@ def test_lists_show_runs_that_diverged(path):
         (["export", "S", "--out", "none/r.csv"], "cannot write there"),
     ],
 )
-def test_bad_words(filled, words, sentence):
+def test_bad_words(filled, words, sentence, command):
     before = filled.read_bytes()
-    code, text = command(
+    code, _, text = command(
         "results", *[f"{filled}{word[1:]}" if word in ("S", "S-wal") else word for word in words]
     )
     assert (code, sentence in text) == (2, True), text
     assert filled.read_bytes() == before
 
 
-def test_export(filled, tmp_path):
+def test_export(filled, tmp_path, command):
     out = tmp_path / "r.csv"
     assert command("results", "export", filled, "--out", out, "--heads", "2")[0] == 0
     found = pd.read_csv(out)
@@ -116,15 +101,15 @@ def test_export(filled, tmp_path):
     assert len(out.read_text().splitlines()) == 40
 
 
-def test_parquet(filled, tmp_path):
-    code, _ = command("results", "export", filled, "--out", tmp_path / "r.parquet")
+def test_parquet(filled, tmp_path, command):
+    code, *_ = command("results", "export", filled, "--out", tmp_path / "r.parquet")
     assert code == 0
     found = pd.read_parquet(tmp_path / "r.parquet")
     with Store(filled, read_only=True) as store:
         assert found["value"].tolist() == store.frame()["value"].tolist()
 
 
-def test_watch_shows_a_sweep_and_writes_nothing(filled):
+def test_watch_shows_a_sweep_and_writes_nothing(filled, command):
     with Store(filled) as store:
         sweep = store.sweeps.begin("base grid", runs=40, steps=1000, known=7)
         store.sweeps.update(sweep, done_runs=10, steps_taken=150, settled_steps=250)
@@ -132,7 +117,7 @@ def test_watch_shows_a_sweep_and_writes_nothing(filled):
         before = {
             file: file.read_bytes() for file in (filled, filled.with_name("results.sqlite-wal"))
         }
-        code, text = command("watch", filled, "--once")
+        code, text, _ = command("watch", filled, "--once")
         assert code == 0
         assert "base grid" in text
         assert all(word in text for word in ("running", "10/40 (+7 known)", "25.0%", "about"))
@@ -156,10 +141,10 @@ def test_watch_on_a_terminal(filled, monkeypatch, capsys):
     assert "interrupted" in capsys.readouterr().out
 
 
-def test_watch_without_sweeps_or_without_a_store(path):
-    assert command("watch", path) == (2, f"{path}: no such file; check the path")
+def test_watch_without_sweeps_or_without_a_store(path, command):
+    assert command("watch", path) == (2, "", f"error: {path}: no such file; check the path\n")
     Store(path).close()
-    assert command("watch", path) == (0, "nothing has been run yet\n")
+    assert command("watch", path) == (0, "nothing has been run yet\n", "")
 
 
 def test_the_record_of_a_sweep(path):

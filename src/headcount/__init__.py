@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headcount.attention.key_query import KeyQuery as KeyQuery
     from headcount.constructions.construct import construct as construct
     from headcount.compiler.compile import compile as compile
-    from headcount.compiler.compile import Compiled as Compiled
+    from headcount.compiler.search import Compiled as Compiled
     from headcount.compiler.certificate import Certificate as Certificate
     from headcount.attention.storage import load_weights as load_weights
     from headcount.attention.storage import load as load  # the former name of `load_weights`
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headcount.attention.verification import verify as verify
     from headcount.attention.recovery import Recovery as Recovery
     from headcount.attention.softmax_certificate import softmax_certificate as softmax_certificate
-    from headcount.attention.softmax_certificate import SoftmaxCertificate as SoftmaxCertificate
+    from headcount.attention.recovery import SoftmaxCertificate as SoftmaxCertificate
 
     # Theory: budgets, bounds, capacity
     from headcount.theory.planner import plan as plan

@@ -37,7 +37,8 @@ from headcount.errors import InputError, NoSolution
 
 app = typer.Typer(
     name="headcount",
-    help="How many heads does your attention need? Plan, build, train and verify key-query budgets.",
+    help="How many heads does your attention need? Plan, build, train and verify key-query "
+    "budgets.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -91,9 +92,8 @@ app.command()(tour.tour)
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(
-            signal.SIGPIPE, signal.SIG_DFL
-        )  # a reader that has gone ends us as it ends other tools
+        # A reader that goes away, as in `headcount … | head`, ends us as it ends other tools.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         sys.exit(app(standalone_mode=False))
     except InputError as error:
@@ -114,13 +114,11 @@ def _fail_otherwise(error: Exception) -> NoReturn:
         common.fail("interrupted", code=130)
     if name == "NoArgsIsHelpError":  # the help has been printed
         sys.exit(2)
-    if message := getattr(
-        error, "format_message", None
-    ):  # a usage error, whichever click it comes from
+    # A usage error, of click or of the copy of it inside typer.
+    if message := getattr(error, "format_message", None):
         common.fail(f"{message().rstrip('.')}; see --help")
-    if isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(
-        str(error)
-    ):
+    numeric = isinstance(error, RuntimeError | ValueError | OverflowError)
+    if numeric and _TOO_LARGE.search(str(error)):
         common.fail(f"a size is too large for this machine ({error}); choose smaller numbers")
     if os.environ.get("HEADCOUNT_DEBUG"):
         raise error

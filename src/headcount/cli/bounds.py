@@ -103,10 +103,10 @@ def bounds(
 def _upper_bounds(
     items: int, edges: int | None, d_model: int, max_degree: int | None, variant: Aggregation
 ) -> list[UpperBound]:
-    """The construction that applies, and what stands beside it; sum has no construction but a single head.
+    """The construction that applies, and others to compare; a sum has only the single head.
 
-    Beside a permutation's: one head in the same template, and the tables of Corollaries B.6–B.7 where they need
-    another budget. Under max, the pseudo-inverse construction too.
+    For permutations these are one head in the same template, and the tables of Corollaries B.6–B.7
+    where they need another budget; under max, the pseudo-inverse construction too.
     """
     from headcount.theory import upper_bounds as upper
     from headcount.theory.single_head import single_head, softmax_single_head

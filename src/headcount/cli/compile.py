@@ -46,12 +46,12 @@ def compile(
     key: TableKey = None,
     json: Json = False,
 ) -> None:
-    """Find the smallest weights that decide every pair of a graph rightly, and certify them.
+    """Find the smallest weights that decide every pair of a graph correctly, and certify them.
 
-    The certificate is a verification of all pairs, so the weights are right in
+    The certificate is a verification of all pairs, so the weights are correct in
     every context. Ctrl-C ends the search with the best weights so far.
 
-    With --bits the weights lie on a grid, one scale for each matrix of each
+    With --bits the weights are on a grid, one scale for each matrix of each
     head, and are verified after rounding. With --variant softmax the
     certificate covers every context of --context-length items.
 
@@ -104,7 +104,7 @@ def _with_certificate(found: Compiled) -> Any:
 
 def _title(found: Compiled) -> str:
     pairs, length = (
-        f"all {found.certificate.pairs:,} pairs are right",
+        f"all {found.certificate.pairs:,} pairs are correct",
         found.certificate.context_length,
     )
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")

@@ -157,11 +157,9 @@ def _build(
         notice(f"warning: {warning.message}")
     contexts = None
     if weights.aggregation == "softmax":
-        length = int(
-            weights.notes.get("context_length", default_context_length(read.items, weights.heads))
-        )
+        length = weights.context_length or default_context_length(read.items, weights.heads)
         contexts = ContextSampler(read, length)
-    # Other contexts than those that the search looked at.
+    # The seed differs from the search's, so that it is confirmed on other contexts.
     found = verify(weights, read, rows, contexts=contexts, samples=1000, seed=options["seed"] + 1)
     if out is not None:
         weights.save(out)

@@ -55,10 +55,11 @@ def frontier(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compile graphs over a grid of sizes: the smallest certified D_K beside the trained one and the bounds.
+    """Compile graphs over a grid of sizes: the smallest certified D_K, beside other ones.
 
-    Rows that --out has are not computed again, so the same command goes on after
-    Ctrl-C. Trained and constructed D_K are those that came with headcount.
+    The others are the trained D_K*, the smallest exact construction, both as
+    shipped with headcount, and the largest lower bound. Rows that --out holds
+    are not computed again, so the same command continues after Ctrl-C.
 
     \b
     Examples:
@@ -124,7 +125,7 @@ def _numbers(option: str, text: str, separator: str = ",") -> list[int]:
 def _check_outputs(out: Path | None, chart: Path | None) -> None:
     """Refuse what cannot be written before the work."""
     if chart is not None and chart.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"--chart {chart}: no format of a chart; end it in .png, .svg or .pdf")
+        raise InputError(f"--chart {chart}: not a chart format; end it in .png, .svg or .pdf")
     for path in (out, chart):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{path}: its folder does not exist; make it or choose another path")
@@ -196,7 +197,8 @@ def _advice(rows: list[dict[str, Any]]) -> str:
         return "No weights were certified; allow more time with --time-limit."
     best = max(found, key=lambda row: row["bits_per_parameter"])
     shares = [row["budget"] / row["trained"] for row in found if row["trained"] is not None]
-    text = f"Certified weights carry up to {best['bits_per_parameter']:.2f} bits per key–query parameter"
+    bits = f"{best['bits_per_parameter']:.2f}"
+    text = f"Certified weights carry up to {bits} bits per key–query parameter"
     if shares:
         low, high = f"{min(shares):.2f}", f"{max(shares):.2f}"
         text += (

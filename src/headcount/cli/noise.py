@@ -22,14 +22,15 @@ def noise(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Split the scores of the compressive construction into signal and noise (Section 5, Appendix B.2).
+    """Split the scores of the compressive construction into signal and noise (Section 5, B.2).
 
     Example: headcount noise --items 2048 --d-model 256 --key-dim 64 --chart noise.png
     """
     heads = _usual_heads(items, d_model) if heads is None else heads
     result = _measure_noise(items, d_model, heads, key_dim, seed)
     parts = {
-        name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, its mean given X at most {part['max_mean']:.4g}"
+        name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, "
+        f"its mean given X at most {part['max_mean']:.4g}"
         for name, part in result["parts"].items()
     }
     shown = {name: value for name, value in result.items() if name != "parts"} | parts

@@ -142,8 +142,9 @@ def _show_audit(audit: Audit) -> None:
     shape = audit.architecture
     keys = "" if shape.kv_heads == shape.heads else f" in {shape.kv_heads} groups that share keys"
     print_table(
-        f"{shape.name}, one of {shape.layers} layers: d_model = {shape.d_model:,}, {shape.heads} heads × "
-        f"{shape.key_dim}{keys}, {short(audit.parameters)} key–query parameters",
+        f"{shape.name}, one of {shape.layers} layers: d_model = {shape.d_model:,}, "
+        f"{shape.heads} heads × {shape.key_dim}{keys}, "
+        f"{short(audit.parameters)} key–query parameters",
         audit.advice,
         ("law", "relations", "for each item"),
         [

@@ -39,7 +39,8 @@ def show(
     if scores is not None:
         if graph is None or table is None:
             raise InputError(
-                "--scores needs a graph and a table: headcount show WEIGHTS GRAPH TABLE --scores OUT.png"
+                "--scores needs a graph and a table: "
+                "headcount show WEIGHTS GRAPH TABLE --scores OUT.png"
             )
         _draw(weights, graph, table, key, scores)
     loaded = load_weights(weights)

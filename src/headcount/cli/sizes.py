@@ -40,7 +40,7 @@ def resolve_sizes(
     d_model: int | None,
     max_degree: int | None,
 ) -> tuple[int, int | None, int, int | None]:
-    """Check that the needed sizes are there; a degree stands for edges and for the largest degree."""
+    """Check that the sizes are given; a degree gives the edges and the largest degree."""
     if items is None or d_model is None:
         missing = "--items" if items is None else "--d-model"
         raise InputError(

@@ -18,7 +18,7 @@ def tour(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Walk through the way of the data: make a graph and a table, construct weights, verify them, draw them.
+    """End-to-end demo: make a graph and a table, construct weights, verify and draw them.
 
     Example: headcount tour --out results/tour
     """

@@ -31,9 +31,9 @@ class VariantName(StrEnum):
 def train(
     items: Annotated[int, typer.Option(help="m, the number of items.")],
     d_model: Annotated[int, typer.Option(help="Width of the embeddings.")],
-    heads: Annotated[int, typer.Option(help="h.")],
+    heads: Annotated[int, typer.Option(help="h, the number of heads.")],
     key_dim: Annotated[int, typer.Option(help="d_k, the width of a head.")],
-    seeds: Annotated[int, typer.Option(help="How many runs.")] = 10,
+    seeds: Annotated[int, typer.Option(help="Number of runs, one per seed.")] = 10,
     first_seed: Annotated[
         int, typer.Option(help="The seed of the first run; the others follow.")
     ] = 0,
@@ -48,11 +48,11 @@ def train(
     ] = 0.5,
     steps: Annotated[
         int | None,
-        typer.Option(help="The most steps of a run; by default 20,000, for softmax 80,000."),
+        typer.Option(help="Most steps per run; by default 20,000, for softmax 80,000."),
     ] = None,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of AdamW.")] = 1e-3,
     engine: Annotated[
-        EngineOption, typer.Option(help="auto takes the fastest there is.")
+        EngineOption, typer.Option(help="auto takes the fastest available.")
     ] = EngineOption.auto,
     out: Annotated[
         Path | None,
@@ -62,7 +62,7 @@ def train(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Train key-query weights by the paper's protocol (Appendix A.1) and give the test metric over seeds.
+    """Train key-query weights by the paper's protocol (A.1) and print the test metric over seeds.
 
     The metric is micro-F1, or the mean squared error for --variant value.
     The interval is the 95 % t-interval over seeds (A.2). A run that diverged
@@ -215,6 +215,6 @@ def _print(result: dict[str, Any]) -> None:
     emit(
         shown,
         False,
-        f"{result['items']} items, d_model {result['d_model']}, {result['heads']} × {result['key_dim']}, "
-        f"D_K {result['budget']}, {result['variant']}",
+        f"{result['items']} items, d_model {result['d_model']}, "
+        f"{result['heads']} × {result['key_dim']}, D_K {result['budget']}, {result['variant']}",
     )
