@@ -56,6 +56,11 @@ def test_weights_draw_their_scores():
     assert "8 items, 8 edges, d_model 8, 1 head, D_K 16" in str(chart.to_dict())
 
 
+def test_a_figure_of_the_report_is_a_chart_and_a_table_a_frame():
+    assert hc.figure("fig1").to_dict()["$schema"].startswith("https://vega.github.io")
+    assert isinstance(hc.figure("table2"), pd.DataFrame)
+
+
 def test_thresholds_draw_themselves():
     found = hc.thresholds(frame(0.5, 1.0))
     assert found["central"].tolist() == [4]

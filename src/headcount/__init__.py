@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from headcount.reproduction.reproduce import reproduce as reproduce
     from headcount.reproduction.reproduce import Reproduction as Reproduction
     from headcount.reproduction.evidence import Evidence as Evidence
+    from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier
     from headcount.reproduction.shipped import measured_runs as measured_runs
 
