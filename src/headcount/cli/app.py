@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import sys
-from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
@@ -50,7 +49,9 @@ _TOO_LARGE = re.compile("allocate|memory|too large|too big|overflow|maximum|exce
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        typer.echo(f"headcount {version('headcount')}")
+        from headcount import __version__
+
+        typer.echo(f"headcount {__version__}")
         raise typer.Exit
     return wanted
 

@@ -63,8 +63,9 @@ def export(
             notice("graph and table are not needed: softmax weights are written as they are")
     elif graph is None or table is None:
         raise InputError(
-            f"{weights}: the temperature of {loaded.aggregation} weights follows from their graph "
-            f"and table; add the two files: headcount export {weights} GRAPH TABLE --out FILE"
+            f"{weights}: {loaded.aggregation} weights need the graph and the table that they were "
+            "made for, since the temperature follows from both; add the two files: "
+            f"headcount export {weights} GRAPH TABLE --out FILE"
         )
     else:
         loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
