@@ -104,5 +104,5 @@ def test_a_search_stays_within_its_budget():
     assert construct(graph, table, inverse="pinv", budget=14).budget == 14
     with pytest.raises(NoSolution, match="1 × 13"):
         construct(graph, table, inverse="pinv", budget=13)
-    with pytest.raises(InputError, match="budget ends a search"):
+    with pytest.raises(InputError, match="budget limits a search"):
         construct(graph, table, key_dim=3, budget=9)
