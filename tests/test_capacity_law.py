@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from scipy.stats import norm
 
 from headcount import InputError
 from headcount.analysis.transitions import bracket, fit_slowing, with_ratio
+from headcount.report.figures import figure, law
 from headcount.reproduction.law_verdicts import law_runs, verdicts
+from headcount.reproduction.shipped import MEASURED
 from headcount.theory.capacity_law import (
     capacity_ratio,
     degrees_of_freedom,
@@ -160,3 +163,21 @@ def test_the_documents_give_the_verdicts_of_the_rules():
     )
     ours = [(one.part, one.hypothesis, one.verdict, one.number) for one in verdicts()]
     assert rows[1:] == ours
+
+
+def test_the_figure_shows_every_configuration_under_max():
+    chart = figure("law").to_dict()
+    (rows,) = chart["datasets"].values()
+    runs = law_runs()
+    shown = runs[(runs["variant"] == "max") & runs["ratio"].between(0.7, 1.85)]
+    assert sum(row["runs"] for row in rows) == len(shown)
+    assert [row["verdict"] for row in law.table(MEASURED.evidence()).to_dict("records")] == [
+        one.verdict for one in verdicts()
+    ]
+
+
+def test_the_figure_belongs_to_the_shipped_results(tmp_path):
+    made = replace(MEASURED.evidence(), provenance={"preset": "quick"})
+    with pytest.raises(InputError, match="not measured by the preset “quick”"):
+        law.draw(made)
+    assert "not part of this reproduction" in law.meaning(made)

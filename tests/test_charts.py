@@ -30,8 +30,9 @@ GRIDS = {  # variant, points, degrees
     "linear": ("sum", [(64, 16), (128, 32)], [1]),
 }
 DRAW = {figure.id: figure.draw for figure in FIGURES if figure.draw}
-# The frontier is drawn from a shipped table, not from the evidence: see test_frontier.py.
-ALL = pytest.mark.parametrize("name", [name for name in DRAW if name != "frontier"])
+# Drawn from shipped results, not from the evidence: test_frontier.py, test_capacity_law.py.
+SHIPPED = ("frontier", "law")
+ALL = pytest.mark.parametrize("name", [name for name in DRAW if name not in SHIPPED])
 
 
 def _runs(grid: str, seeds: int = 2, heads: tuple[int, ...] = (1, 4, 8)) -> pd.DataFrame:
