@@ -78,14 +78,14 @@ class Point:
 
 @dataclass(frozen=True)
 class World:
-    """What evidence is made from: points, value errors, ceilings and runs of the block.
+    """What evidence is made from: points, value errors, bounds and runs of the block.
 
     `errors` maps d_model to {heads: [errors at growing budgets]}.
     """
 
     points: tuple[Point, ...] = ()
     errors: dict[int, dict[int, list[float]]] = field(default_factory=dict)
-    ceilings: tuple[tuple[int, int, int, str, str, int | None], ...] = ()
+    bounds: tuple[tuple[int, int, int, str, str, int | None], ...] = ()
     block: tuple[Block, ...] = ()
 
     def map(self, grid: str, change) -> World:
@@ -105,9 +105,9 @@ class World:
         by_heads = pd.DataFrame([row for point in self.points for row in point.by_heads()])
         table = pd.DataFrame([point.threshold() for point in self.points])
         names = ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"]
-        split = [(*row[:5], *_split_of(*row[:4], row[5]), row[5]) for row in self.ceilings]
-        ceilings = _whole(pd.DataFrame(split, columns=pd.Index(names)), names[5:])
-        frames = (_nullable(table, whole), _nullable(by_heads, whole[:5]), ceilings)
+        split = [(*row[:5], *_split_of(*row[:4], row[5]), row[5]) for row in self.bounds]
+        bounds = _whole(pd.DataFrame(split, columns=pd.Index(names)), names[5:])
+        frames = (_nullable(table, whole), _nullable(by_heads, whole[:5]), bounds)
         return Evidence(pd.DataFrame(curves), *frames, block=block_runs(self.block))
 
     def _value_curves(self) -> Iterable[dict[str, object]]:
@@ -196,7 +196,7 @@ ERRORS = {
         16: [1.0, 0.6, 0.3, 0.25],
     },
 }
-CEILINGS = (
+BOUNDS = (
     (64, 16, 1, "lower bound", "Warren", 2),
     (64, 16, 1, "construction", "as printed", 120),
     (64, 16, 1, "construction", "pseudo-inverse", 90),
@@ -208,7 +208,7 @@ WORLD = World(
     + tuple(softmax_point(m, d) for m, d in ((64, 16), (64, 32), (128, 16), (128, 32), (256, 32)))
     + (linear_point(64, 16), linear_point(128, 32)),
     errors=ERRORS,
-    ceilings=CEILINGS,
+    bounds=BOUNDS,
     block=BLOCK,
 )
 NOTHING = Evidence(*(pd.DataFrame() for _ in range(4)))

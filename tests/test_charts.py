@@ -63,7 +63,7 @@ def _evidence(**options) -> Evidence:
         (64, 16, "construction", "pseudo-inverse", 64),
         (512, 64, "lower bound", "margin", 6),
     ]
-    ceilings = pd.DataFrame(bounds, columns=["items", "d_model", "kind", "name", "budget"]).assign(
+    bounds = pd.DataFrame(bounds, columns=["items", "d_model", "kind", "name", "budget"]).assign(
         degree=1
     )
     return Evidence(
@@ -81,7 +81,7 @@ def _evidence(**options) -> Evidence:
             [thresholds_by_heads(frame).assign(grid=grid) for grid, frame in judged.items()],
             ignore_index=True,
         ),
-        ceilings.astype({"budget": "Int64"}),
+        bounds.astype({"budget": "Int64"}),
         block=World(block=BLOCK).evidence().block,
     )
 
@@ -181,7 +181,7 @@ def test_the_marks_of_the_diagonal_stand_on_their_bars(full):
 def test_nothing_to_draw_is_one_sentence(name, full):
     frames = {
         part: getattr(full, part).iloc[:0]
-        for part in ("curves", "thresholds", "by_heads", "ceilings")
+        for part in ("curves", "thresholds", "by_heads", "bounds")
     }
     with pytest.raises(InputError, match="nothing to draw"):
         DRAW[name](Evidence(**frames))

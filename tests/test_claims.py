@@ -12,7 +12,7 @@ from headcount.report.figures import claims
 from headcount.report.figures.base import Check, verdict
 from tests.made_evidence import (
     BEST_HEADS,
-    CEILINGS,
+    BOUNDS,
     ERRORS,
     QUICK,
     WORLD,
@@ -45,8 +45,8 @@ def errors_with(d_model: int, heads: int, values: list[float] | None) -> World:
 
 def printed(budget: int | None) -> World:
     """The paper's own construction has this D_K, and ours is one head per edge."""
-    rows = [(*CEILINGS[1][:5], budget), (*CEILINGS[2][:5], 64)]
-    return replace(WORLD, ceilings=(CEILINGS[0], *rows))
+    rows = [(*BOUNDS[1][:5], budget), (*BOUNDS[2][:5], 64)]
+    return replace(WORLD, bounds=(BOUNDS[0], *rows))
 
 
 FLAT_BEYOND = replace(
@@ -175,20 +175,20 @@ CHANGED = {
     "C11 too few": ("C11", WORLD.map("regular", heads_set(lambda p: p.degree)), "partly"),
     "C12 below the bound": (
         "C12",
-        replace(WORLD, ceilings=((64, 16, 1, "lower bound", "Warren", 70),)),
+        replace(WORLD, bounds=((64, 16, 1, "lower bound", "Warren", 70),)),
         "not confirmed",
     ),
     "C12 above the construction": (
         "C12",
-        replace(WORLD, ceilings=(*CEILINGS[:2], (64, 16, 1, "construction", "pseudo-inverse", 4))),
+        replace(WORLD, bounds=(*BOUNDS[:2], (64, 16, 1, "construction", "pseudo-inverse", 4))),
         "partly",
     ),
     "C12 not as printed": ("C12", printed(None), "partly"),
     "C12 less as printed": ("C12", printed(4), "partly"),
-    "C12 printed not tried": ("C12", replace(WORLD, ceilings=(CEILINGS[0], CEILINGS[2])), "partly"),
+    "C12 printed not tried": ("C12", replace(WORLD, bounds=(BOUNDS[0], BOUNDS[2])), "partly"),
     "C12 no bound": (
         "C12",
-        replace(WORLD, ceilings=((64, 16, 1, "lower bound", "Warren", None),)),
+        replace(WORLD, bounds=((64, 16, 1, "lower bound", "Warren", None),)),
         "not measured",
     ),
 }

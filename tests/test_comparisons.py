@@ -17,7 +17,7 @@ from headcount.report.figures.table2 import table as table2
 from headcount.report.formatting import num, percent
 from headcount.reproduction.evidence import Evidence
 from tests.made_evidence import (
-    CEILINGS,
+    BOUNDS,
     COUNTS,
     ERRORS,
     NOTHING,
@@ -164,8 +164,8 @@ def test_tied_head_counts_are_as_good_as_the_best():
 def test_bounds_tell_the_papers_construction_from_ours():
     (row,) = COMPARE["bounds"](WORLD.evidence())
     assert row.difference == "same"
-    trivial = (CEILINGS[0], (64, 16, 1, "construction", "as printed", None), (*CEILINGS[2][:5], 64))
-    changed = replace(WORLD, ceilings=trivial).evidence()
+    trivial = (BOUNDS[0], (64, 16, 1, "construction", "as printed", None), (*BOUNDS[2][:5], 64))
+    changed = replace(WORLD, bounds=trivial).evidence()
     (row,) = COMPARE["bounds"](changed)
     assert row.difference == "–"
     assert row.ours.endswith("64 (pseudo-inverse, one head per edge); as printed: not exact")
@@ -235,7 +235,7 @@ def one_of_each(found: list[Point]) -> tuple[Point, ...]:
 @settings(max_examples=10, deadline=None)
 @given(st.lists(points(), max_size=8).map(one_of_each), st.booleans())
 def test_any_evidence_is_judged(found, with_value):
-    evidence = World(found, ERRORS if with_value else {}, CEILINGS).evidence()
+    evidence = World(found, ERRORS if with_value else {}, BOUNDS).evidence()
     for claim in claims(evidence):
         assert claim.verdict in ("confirmed", "partly", "not confirmed", "not measured")
         assert (claim.verdict == "not measured") or any(letter.isdigit() for letter in claim.number)

@@ -132,7 +132,7 @@ def test_points_with_a_missing_run_are_left_out():
     assert set(gather(runs, part).curves["d_model"]) == {16, 32}
     empty = gather(runs.iloc[:0], whole)
     assert all(
-        getattr(empty, name).empty for name in ("curves", "thresholds", "by_heads", "ceilings")
+        getattr(empty, name).empty for name in ("curves", "thresholds", "by_heads", "bounds")
     )
 
 
@@ -185,12 +185,12 @@ def test_measured_results_say_how_they_were_made():
         )
 
 
-def test_measured_ceilings_stand_beside_every_threshold_under_max(evidence):
+def test_measured_bounds_stand_beside_every_threshold_under_max(evidence):
     found = evidence.thresholds
     names = ["degree", "items", "d_model"]
     wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), names]
     assert set(wanted.itertuples(index=False)) == set(
-        evidence.ceilings[names].itertuples(index=False)
+        evidence.bounds[names].itertuples(index=False)
     )
 
 
@@ -343,7 +343,7 @@ def test_the_command_under_a_figure_runs_all_that_its_text_is_made_from(figure, 
     """A figure's text with the runs of `--only` alone is its text with all runs."""
     part = restricted(preset("paper"), needs([figure]))
     alone = gather(
-        measured_runs(), part, evidence.ceilings if figure.ceilings else None, evidence.provenance
+        measured_runs(), part, evidence.bounds if figure.shows_bounds else None, evidence.provenance
     )
     assert figure.meaning(alone) == figure.meaning(evidence)
     assert figure.compare(alone) == figure.compare(evidence)

@@ -22,7 +22,7 @@ COLUMNS = {
     "curves": ["grid", *POINT, "heads", "budget", "mean", "low", "high", "runs", "diverged"],
     "thresholds": ["grid", *POINT, *_BUDGETS, *_HEADS],
     "by_heads": ["grid", *POINT, "heads", *_BUDGETS, "key_dim", "mean"],
-    "ceilings": ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"],
+    "bounds": ["items", "d_model", "degree", "kind", "name", "heads", "key_dim", "budget"],
 }
 
 
@@ -32,14 +32,14 @@ class Evidence:
 
     `grid` names one of the paper's grids. `curves` are those of `analysis.curves`; `thresholds` and
     `by_heads` are those of `analysis.thresholds`, with values missing where nothing passed;
-    `ceilings` are those of `bounds_table`. In `curves` and `thresholds`, `runs` counts the seeds.
+    `bounds` are those of `bounds_table`. In `curves` and `thresholds`, `runs` counts the seeds.
     `block` has the runs of Section 7.3, one row each. `provenance` says how the runs were made.
     """
 
     curves: pd.DataFrame
     thresholds: pd.DataFrame
     by_heads: pd.DataFrame
-    ceilings: pd.DataFrame
+    bounds: pd.DataFrame
     provenance: Mapping[str, Any] = field(default_factory=dict)
     block: pd.DataFrame = field(default_factory=lambda: block_frame([]))
     block_provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Evidence:
 def gather(
     runs: pd.DataFrame,
     sweep: SweepFile,
-    ceilings: pd.DataFrame | None = None,
+    bounds: pd.DataFrame | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Evidence:
     """Evaluate the finished runs of a sweep over grids of the paper, each part by itself.
@@ -96,7 +96,7 @@ def gather(
             frames["by_heads"].append(thresholds_by_heads(judged).assign(grid=part.paper))
     found: dict[str, Any] = {name: _joined(name, tables) for name, tables in frames.items()}
     found["thresholds"] = found["thresholds"].drop_duplicates(["grid", *POINT], ignore_index=True)
-    return Evidence(**found, ceilings=_joined("ceilings", [ceilings]), provenance=provenance or {})
+    return Evidence(**found, bounds=_joined("bounds", [bounds]), provenance=provenance or {})
 
 
 def _whole_points(rows: pd.DataFrame) -> pd.DataFrame:

@@ -90,7 +90,7 @@ def reproduce(
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
         with progress_line() if progress else nullcontext(lambda line: None) as tell:
-            if any(figure.ceilings for figure in figures):
+            if any(figure.shows_bounds for figure in figures):
                 evidence = _with_bounds(evidence, folder, entry, tell)
             if report:
                 tell("drawing the report")
@@ -181,4 +181,4 @@ def _with_bounds(
             more = bounds_table([(items, d_model)], [degree])
             have = more if have is None else pd.concat([have, more], ignore_index=True)
             folder.write_bounds(have)
-    return evidence if have is None else replace(evidence, ceilings=have)
+    return evidence if have is None else replace(evidence, bounds=have)

@@ -59,7 +59,7 @@ class Figure:
     grids: tuple[str, ...] = ()  # grids of the paper whose runs it shows
     points: tuple[tuple[int, int], ...] = ()  # of those grids; empty for all
     also: tuple[Need, ...] = ()  # runs that it is compared with
-    ceilings: bool = False  # whether it shows bounds and constructions
+    shows_bounds: bool = False  # whether it shows bounds and constructions
     draw: Callable[[Evidence], Any] | None = None  # an Altair chart; None for a table
     table: Callable[[Evidence], pd.DataFrame] | None = None
     compare: Callable[[Evidence], list[Comparison]] = lambda evidence: []

@@ -90,14 +90,14 @@ def _compared(evidence: Evidence) -> pd.DataFrame:
     from headcount.report.drawing.style import require_rows
     from headcount.report.drawing.threshold_marks import threshold_points
 
-    ceilings = require_rows(evidence.ceilings, "bounds or constructions")
-    require_rows(ceilings.dropna(subset=["budget"]), "bound or construction with a D_K")
-    frame = ceilings.loc[:, [*_POINT, "kind", "name", "budget"]].assign(
-        above=False, interval="–", split=_split(ceilings)
+    bounds = require_rows(evidence.bounds, "bounds or constructions")
+    require_rows(bounds.dropna(subset=["budget"]), "bound or construction with a D_K")
+    frame = bounds.loc[:, [*_POINT, "kind", "name", "budget"]].assign(
+        above=False, interval="–", split=_split(bounds)
     )
     if set(evidence.thresholds["grid"]) & set(UNDER_MAX):
         trained = threshold_points(evidence, *UNDER_MAX).merge(
-            ceilings[_POINT].drop_duplicates(), on=_POINT
+            bounds[_POINT].drop_duplicates(), on=_POINT
         )
         trained = trained.assign(
             kind="trained",
@@ -244,7 +244,7 @@ FIGURE = Figure(
     id="bounds",
     title="Beyond the paper: bounds, training, constructions",
     grids=("base", "regular", "diagonal", "extreme"),
-    ceilings=True,
+    shows_bounds=True,
     draw=draw,
     compare=compare,
     meaning=meaning,

@@ -63,7 +63,7 @@ class Bracket:
 
 def brackets(evidence: Evidence) -> list[Bracket]:
     """Every threshold under max that has a bound or a construction beside it."""
-    if evidence.ceilings.empty:
+    if evidence.bounds.empty:
         return []
     budgets: dict[tuple[int, int, int], int] = {}
     for grid in UNDER_MAX:  # of a point in two grids the first threshold counts
@@ -71,7 +71,7 @@ def brackets(evidence: Evidence) -> list[Bracket]:
             budgets.setdefault((m, d, r), budget)
     found = []
     for (m, d, r), budget in sorted(budgets.items()):
-        table = evidence.ceilings
+        table = evidence.bounds
         here = table.loc[(table["items"] == m) & (table["d_model"] == d) & (table["degree"] == r)]
         if here["budget"].notna().any():
             found.append(_bracket((m, d, r), budget, here))
