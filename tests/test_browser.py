@@ -167,12 +167,13 @@ def test_turning_the_phone_draws_anew(opened):
 def test_a_point_tells_its_numbers(opened):
     page = opened()
     point = page.locator("[data-id=fig1] .mark-symbol.role-mark > path").first
-    for _ in range(20):  # a pointer that arrives while the page still moves is not noticed
-        page.mouse.move(0, 0)
-        point.hover(force=True)
-        page.wait_for_timeout(200)
-        if page.locator("#vg-tooltip-element.visible").count():
-            break
+    point.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)  # a pointer that arrives while the page still moves is not noticed
+    box = point.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x - 40, y - 40)
+    page.mouse.move(x, y, steps=20)  # in small steps, as a hand would: a jump is not noticed either
+    page.locator("#vg-tooltip-element.visible").wait_for(timeout=5000)
     assert "runs" in page.inner_text("#vg-tooltip-element")
 
 
