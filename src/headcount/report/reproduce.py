@@ -17,11 +17,11 @@ from headcount.report.figures.base import Claim
 from headcount.report.page import write_report
 from headcount.reproduction.bounds_table import with_bounds
 from headcount.reproduction.evidence import Evidence
-from headcount.reproduction.manifest import ManifestEntry, recorded
 from headcount.reproduction.presets import preset as read_preset
 from headcount.reproduction.presets import restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.training import train_preset, train_preset_blocks
+from headcount.sweeps.manifest import ManifestEntry, device_name
 from headcount.training.engines.base import Engine
 from headcount.training.engines.selection import EngineName, choose_engine
 
@@ -73,13 +73,15 @@ def reproduce(
     folder = ResultsFolder.opened(out or Path("results") / preset, preset)
     if names:
         sweep = restricted(sweep, needs(figures))
-    entry = ManifestEntry(_command(preset, names, table), choose_engine(engine), names)
+    chosen = choose_engine(engine)
+    device = getattr(chosen, "level_name", device_name(chosen.device))
+    entry = ManifestEntry(_command(preset, names, table), device, chosen.name, names)
     claims: Sequence[Claim] = ()
     files: Sequence[Path] = ()
-    with recorded(folder, preset, entry) as write_manifest:
+    with folder.recorded(preset, entry) as write_manifest:
         if blocks:
             train_preset_blocks(preset, table, folder, entry, progress)
-        train_preset(sweep, folder, entry, progress)
+        train_preset(sweep, chosen, folder, entry, progress)
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
         with progress_line() if progress else nullcontext(lambda line: None) as tell:

@@ -14,8 +14,8 @@ from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
 from headcount.reproduction.evidence import Evidence
-from headcount.reproduction.manifest import ManifestEntry
 from headcount.reproduction.results_folder import ResultsFolder
+from headcount.sweeps.manifest import ManifestEntry
 from headcount.theory.counting import family_of
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.threads import torch_threads

@@ -8,18 +8,19 @@ from contextlib import nullcontext
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
 from headcount.reproduction.forecast import Forecast
-from headcount.reproduction.manifest import ManifestEntry
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
 from headcount.sweeps.block_plan import read_block_plan
 from headcount.sweeps.block_runs import run_blocks
 from headcount.sweeps.file import SweepFile
+from headcount.sweeps.manifest import TRAINING, ManifestEntry
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.writer import SweepProgress
+from headcount.training.engines.base import Engine
 
 
 def train_preset(
-    sweep: SweepFile, folder: ResultsFolder, entry: ManifestEntry, progress: bool
+    sweep: SweepFile, engine: Engine, folder: ResultsFolder, entry: ManifestEntry, progress: bool
 ) -> None:
     """Train what the store lacks; what is finished is written, however this ends."""
     with Store(folder.store) as store:
@@ -27,8 +28,8 @@ def train_preset(
             folder.write_runs(store)
             return
         tell = notice if progress else lambda line: None
-        tell(f"{sweep.name}: measuring this machine ({entry.engine.name} engine)")
-        forecast = Forecast(sweep, entry.engine, store)
+        tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
+        forecast = Forecast(sweep, engine, store)
         tell(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
         done = 0
 
@@ -44,10 +45,10 @@ def train_preset(
         with (
             stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
             progress_bar(sweep.name, status) if progress else nullcontext(lambda: None) as refresh,
-            entry.timed("runs"),
+            entry.timed(TRAINING),
         ):
             try:
-                executor = LocalExecutor(entry.engine)
+                executor = LocalExecutor(engine)
                 now = run_sweep(sweep, store, executor, on_beat=on_beat, stop=stop)
                 entry.trained = now.trained
             finally:
