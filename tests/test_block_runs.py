@@ -124,7 +124,7 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path):
     assert any(0 < state.taken < 30 for state in left)
     assert quietly(plan, parts, "the rest").missing == 0
     assert same(parts.results()) == same(whole.results())
-    assert parts.made()[-1]["command"] == "the rest"
+    assert parts.manifest.history()[-1]["command"] == "the rest"
     assert not list((parts.path / "states").glob("*"))
     before = (parts.path / "manifest.json").read_bytes()
     assert quietly(plan, parts, "again").missing == 0
@@ -132,6 +132,22 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path):
     (parts.path / "runs.parquet").unlink()
     quietly(plan, parts, "again")
     assert len(parts.frame()) == len(plan.specs)
+
+
+def test_manifests_of_release_0_1_0_and_of_other_folders_are_read(tiny, tmp_path):
+    folder = BlockFolder(tmp_path / "out")
+    folder.path.mkdir()
+    then = {"command": "then", "trained": 4, "seconds": 1000.0}  # one number of seconds
+    other = {"command": "other", "trained": 3, "seconds": {"runs": 100.0, "report": 7.0}}
+    folder.manifest.write([then, other], preset="quick")
+    quietly(read_block_plan(tiny), folder, "now")
+    *before, entry = folder.manifest.history()
+    assert before == [then, other]
+    assert entry["complete"]
+    assert entry["trained"] == 9
+    found = folder.provenance()
+    assert (found["command"], found["runs"]) == ("now", 9)
+    assert found["seconds"] == pytest.approx(1100.0 + entry["seconds"]["runs"])
 
 
 def test_states_of_another_plan_do_no_harm(tiny, tmp_path):
@@ -188,8 +204,8 @@ def test_a_damaged_folder_is_one_sentence(tmp_path, capsys):
     with pytest.raises(InputError, match=r"runs.jsonl: holds a line that is not a run"):
         folder.results()
     (tmp_path / "manifest.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match=r"manifest.json: is not a manifest"):
-        folder.made()
+    with pytest.raises(InputError, match=r"manifest.json: cannot be read .it is not a manifest"):
+        folder.manifest.history()
     (tmp_path / "runs.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"runs.parquet: cannot be read"):
         folder.frame()
@@ -278,7 +294,7 @@ def test_a_cluster_makes_the_same_runs(tiny, tmp_path, monkeypatch, limit):
     with Store(there.store, read_only=True) as store:
         last = list(store.sweeps)[-1]
     assert (last.state, last.settled_steps) == ("finished", last.total_steps)
-    assert there.made()[-1]["device"] == "cluster local:2"
+    assert there.manifest.history()[-1]["device"] == "cluster local:2"
 
 
 def test_the_frame_has_a_row_per_run(tiny, tmp_path):

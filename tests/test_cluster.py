@@ -18,7 +18,7 @@ import pytest
 from headcount import RunResult, RunSpec, train
 from headcount.errors import InputError
 from headcount.store.store import Store
-from headcount.sweeps import shards, writer
+from headcount.sweeps import cluster_queue, writer
 from headcount.sweeps.cluster import Cluster, ClusterExecutor, connected_cluster
 from headcount.sweeps.plans import GridPlan
 from headcount.sweeps.runner import LocalExecutor, run_sweep
@@ -57,7 +57,7 @@ def workers_of(process: int) -> list[int]:
 def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, expected):
     """Shards are cut short as well, so that states travel."""
     monkeypatch.setattr(writer, "BEAT", 0.1)
-    monkeypatch.setattr(shards, "SHARD_LIMIT", 0.2)
+    monkeypatch.setattr(cluster_queue, "SHARD_LIMIT", 0.2)
     said, killed = list[str](), list[int]()
 
     def kill_one(progress):
@@ -173,20 +173,20 @@ class Silent:
 def test_runs_that_workers_die_of_end_the_sweep(tmp_path):
     cluster = Cluster(Silent("one"), None, lambda text: None)
     with Store(tmp_path / "some.sqlite") as store:
-        queue = shards.RunQueue([], "torch", SweepWriter(store, "some"))
-        shard = shards.Shard(SPECS[:2], print, ())
+        queue = cluster_queue.RunQueue([], "torch", SweepWriter(store, "some"))
+        shard = cluster_queue.Shard(SPECS[:2], print, ())
         for _ in range(3):
-            cluster._lose(queue, shards.Worker(shard=shard), "gone")
+            cluster._lose(queue, cluster_queue.Worker(shard=shard), "gone")
             assert list(queue._fresh)[:2] == SPECS[:2]
         with pytest.raises(InputError, match="4 workers were lost while they trained RunSpec"):
-            cluster._lose(queue, shards.Worker(shard=shard), "gone")
+            cluster._lose(queue, cluster_queue.Worker(shard=shard), "gone")
 
 
 def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
     said = list[str]()
     cluster = Cluster(Silent("one"), None, said.append)
     with Store(tmp_path / "some.sqlite") as store:
-        queue = shards.RunQueue(SPECS, "torch", SweepWriter(store, "some"))
+        queue = cluster_queue.RunQueue(SPECS, "torch", SweepWriter(store, "some"))
         cluster._update_workers(queue)
         cluster._register("one", cluster._workers["one"], ("torch", "cpu"), "0.0")
         sentence = "no worker of the cluster can be used: worker one has headcount 0"

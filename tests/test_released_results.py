@@ -30,7 +30,7 @@ def test_its_block_runs_are_taken_over_into_a_store(released, command):
     code, out, _ = command("block", released / "block.toml", "--out", folder.path, "--json")
     told = json.loads(out)
     assert (code, told["finished"], told["missing"], len(told["runs"])) == (0, 2, 0, 2)
-    assert len(folder.made()) == 1  # nothing was trained
+    assert len(folder.manifest.history()) == 1  # nothing was trained
     with Store(folder.store, read_only=True) as store:
         assert same(list(store.block_results()), then)
         assert all(store.get(result.spec) == result for result in then)

@@ -22,10 +22,10 @@ from headcount.errors import InputError
 from headcount.paper import data as paper
 from headcount.report.figures import FIGURES, chosen_figures, needs
 from headcount.reproduction import results_folder
+from headcount.reproduction.bounds_table import MOST_DEGREE
 from headcount.reproduction.evidence import COLUMNS, KEY, Evidence, gather
 from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import PRESETS, Need, preset, restricted
-from headcount.reproduction.reproduce import MOST_DEGREE
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.shipped import MEASURED, measured_runs
 from headcount.store.store import Store
@@ -277,12 +277,15 @@ def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, 
     monkeypatch.setattr(
         results_folder, "gather", lambda *words: gathered.append(words) or gather(*words)
     )
-    found = hc.reproduce(only=["table2"], out=tmp_path / "here", engine="torch", progress=False)
+    found = hc.reproduce(only="table2", out=tmp_path / "here", engine="torch", progress=False)
     assert [path.name for path in found.files] == ["report.html", "table2.csv"]
     assert found.trained == 0
     assert len(gathered) == 1  # the evidence is judged once
     assert {claim.id for claim in found.claims} >= {"C1", "C14"}
-    assert ResultsFolder(found.folder).history()[0]["complete"]
+    first = ResultsFolder(found.folder).history()[0]
+    assert first["complete"]
+    assert first["only"] == ["table2"]  # a string is one name
+    assert first["command"] == "headcount reproduce --preset quick --only table2"
     assert capfd.readouterr().err == ""
     with pytest.raises(InputError, match="a token table is for the runs of Figure 7"):
         hc.reproduce(only=["fig6"], table="smollm2", out=tmp_path / "here")

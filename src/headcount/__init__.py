@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
     # The paper's experiments
-    from headcount.reproduction.reproduce import reproduce as reproduce
-    from headcount.reproduction.reproduce import Reproduction as Reproduction
+    from headcount.report.reproduce import reproduce as reproduce
+    from headcount.report.reproduce import Reproduction as Reproduction
     from headcount.reproduction.evidence import Evidence as Evidence
     from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier

@@ -23,6 +23,7 @@ from headcount.problem.token_tables import TokenTable
 from headcount.progress import Lines, notice
 from headcount.provenance import cores, versions
 from headcount.shapes import Float
+from headcount.threads import torch_threads
 
 OnCheck = Callable[[StackState], None]
 OnResults = Callable[[list[BlockResult]], None]
@@ -127,17 +128,16 @@ def _as_they_end(
     if device == "cuda":
         yield from map(work, begins)
         return
-    before = torch.get_num_threads()
     pool = ThreadPoolExecutor(cores(), initializer=partial(torch.set_num_threads, 1))
-    try:
-        for ended in as_completed([pool.submit(work, begin) for begin in begins]):
-            yield ended.result()
-    except BaseException:
-        failed.set()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)
+    with torch_threads(None):  # a thread of the pool also sets the number for threads to come
+        try:
+            for ended in as_completed([pool.submit(work, begin) for begin in begins]):
+                yield ended.result()
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _trained(

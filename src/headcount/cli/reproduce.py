@@ -61,7 +61,7 @@ def reproduce(
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
     """
-    from headcount.reproduction.reproduce import reproduce as run
+    from headcount.report.reproduce import reproduce as run
 
     names, folder = _names(only), out or Path("results") / preset.value
     try:

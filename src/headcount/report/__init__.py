@@ -1,1 +1,1 @@
-"""The report: figures, claims and the page that shows them, and the charts of other commands."""
+"""`reproduce`, the report (figures, claims, page), and the charts of other commands."""

@@ -1,1 +1,1 @@
-"""The paper measured again: presets, shipped results, evidence, and `reproduce`."""
+"""The paper measured again: presets, their training, evidence, and shipped results."""

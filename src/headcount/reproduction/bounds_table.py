@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,10 +13,14 @@ from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.results_folder import ResultsFolder
+from headcount.sweeps.manifest import ManifestEntry
 from headcount.theory.counting import family_of
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.threads import torch_threads
 
+MOST_DEGREE = 16  # of the graphs that are constructed; the paper's Fig. 12 compares none beyond
 _SPLIT = ("heads", "key_dim", "budget")
 COLUMNS = ("items", "d_model", "degree", "kind", "name", *_SPLIT)
 Report = Callable[[str], None]
@@ -91,3 +97,24 @@ def _built(
             row |= {"heads": found.heads, "key_dim": found.key_dim, "budget": found.budget}
             break
         yield row
+
+
+def with_bounds(
+    evidence: Evidence, folder: ResultsFolder, entry: ManifestEntry, tell: Report
+) -> Evidence:
+    """The evidence with bounds and constructions at the sizes of its thresholds.
+
+    Those that the folder lacks are computed; each is written at once, so an interrupt loses one.
+    """
+    sizes = ["degree", "items", "d_model"]
+    found, have = evidence.thresholds, folder.bounds()
+    wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), sizes]
+    known = [] if have is None else have[sizes].itertuples(index=False, name=None)
+    missing = sorted(set(wanted.itertuples(index=False, name=None)) - set(known))
+    with entry.timed("bounds") if missing else nullcontext():
+        for degree, items, d_model in missing:
+            tell(f"bounds and constructions at m = {items:,}, d_model = {d_model}, r = {degree}")
+            more = bounds_table([(items, d_model)], [degree])
+            have = more if have is None else pd.concat([have, more], ignore_index=True)
+            folder.write_bounds(have)
+    return evidence if have is None else replace(evidence, bounds=have)

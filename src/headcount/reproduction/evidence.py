@@ -10,6 +10,7 @@ import pandas as pd
 
 from headcount.analysis.curves import POINT, curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
+from headcount.errors import InputError
 from headcount.store.frames import specs_frame
 from headcount.sweeps.block_frame import block_frame
 from headcount.sweeps.file import SearchPart, SweepFile
@@ -56,6 +57,16 @@ class Evidence:
         for name, value in at.items():
             rows = rows.loc[rows[name] == value]
         return rows.reset_index(drop=True)
+
+    def require_shipped(self) -> None:
+        """Refuse a figure whose runs are shipped: they go with results at the paper's scale only.
+
+        >>> nothing = pd.DataFrame()
+        >>> Evidence(nothing, nothing, nothing, nothing, {"preset": "paper"}).require_shipped()
+        """
+        preset = self.provenance.get("preset")
+        if preset != "paper":
+            raise InputError(f"not measured by the preset “{preset}”" if preset else "not measured")
 
     def law_points(self) -> pd.DataFrame:
         """The thresholds behind the laws of Section 6.1.

@@ -9,9 +9,9 @@ manifest.json  preset, seeds, and one entry per command: command, commit, machin
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from headcount.reproduction.evidence import KEY, Evidence, gather
 from headcount.reproduction.presets import preset
 from headcount.store.store import Store
 from headcount.sweeps.block_folder import BlockFolder
+from headcount.sweeps.manifest import Manifest, ManifestEntry, provenance
 
 _COLUMNS = [
     *KEY,
@@ -41,6 +42,7 @@ _TYPES = dict.fromkeys((*KEY[1:], "budget", "steps"), "int32") | {
     "threshold": "float32",
 }
 _SHIPPED_BLOCK = Path(__file__).with_name("measured") / "block"
+_COUNTS = ("preset", "runs", "run_steps")  # in the manifest, beside its entries
 _WHOLE_NUMBERS = ["heads", "key_dim", "budget"]
 
 
@@ -101,35 +103,53 @@ class ResultsFolder:
 
     def manifest(self) -> dict[str, Any]:
         """How the results were made."""
-        return self._read("manifest.json", _parsed)
-
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Write how the results were made."""
-        with replacing(self.path / "manifest.json") as temporary:
-            temporary.write_text(
-                json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+        return Manifest(self._existing("manifest.json")).read(*_COUNTS)
 
     def history(self) -> list[dict[str, Any]]:
         """The manifest's entries, one per command; empty for a new folder."""
         return self.manifest()["made"] if (self.path / "manifest.json").exists() else []
 
+    @contextmanager
+    def recorded(self, preset: str, entry: ManifestEntry) -> Iterator[Callable[[], None]]:
+        """Add the entry to the manifest, at the start and however the work ends.
+
+        It is there from the start so that the next command knows the preset of a run that was
+        killed. The function that this gives brings the manifest up to date in between.
+        """
+        before = self.history()
+
+        def write() -> None:
+            runs = self.runs() if self.has_runs() else pd.DataFrame({"seed": [], "steps": []})
+            steps, seeds = sum(runs["steps"].tolist()), sorted(map(int, set(runs["seed"])))
+            counts = {"preset": preset, "runs": len(runs), "run_steps": steps, "seeds": seeds}
+            Manifest(self.path / "manifest.json").write([*before, entry.as_dict()], **counts)
+
+        write()
+        try:
+            yield write
+            entry.complete = True
+        finally:
+            write()
+
     def evidence(self) -> Evidence:
         """Evaluate what the folder holds."""
         manifest = self.manifest()
-        found = gather(
-            self.runs(), preset(manifest["preset"]), self.bounds(), _provenance(manifest)
-        )
+        made = {name: manifest[name] for name in _COUNTS} | provenance(manifest["made"])
+        found = gather(self.runs(), preset(manifest["preset"]), self.bounds(), made)
         block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED_BLOCK)
         return replace(found, block=block.frame(), block_provenance=block.provenance())
 
-    def _read(self, name: str, read: Any) -> Any:
+    def _existing(self, name: str) -> Path:
         path = self.path / name
         if not path.is_file():
             raise InputError(
                 f"{path}: does not exist; fill the folder with: "
                 f"headcount reproduce --out {self.path}"
             )
+        return path
+
+    def _read(self, name: str, read: Any) -> Any:
+        path = self._existing(name)
         try:
             return read(path)
         except (ValueError, OSError) as error:
@@ -150,27 +170,3 @@ def writable(path: str | os.PathLike[str]) -> Path:
     if not os.access(folder, os.W_OK):
         raise InputError(f"{path}: cannot be written to; name another folder with --out")
     return folder
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    """The manifest; a ValueError if the file holds something else."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if (
-        not isinstance(found, dict)
-        or not {"preset", "runs", "run_steps", "made"} <= set(found)
-        or not found["made"]
-    ):
-        raise ValueError("it is not the manifest of a reproduction")
-    return found
-
-
-def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest in brief: what was run, and where, when and how most of it was made."""
-    made = manifest["made"]
-    main = max(made, key=lambda entry: entry["trained"])
-    of_main = {
-        name: main[name]
-        for name in ("date", "command", "commit", "machine", "device", "engine", "versions")
-    }
-    counts = {name: manifest[name] for name in ("preset", "runs", "run_steps")}
-    return counts | {"seconds": sum(entry["seconds"].get("runs", 0.0) for entry in made)} | of_main

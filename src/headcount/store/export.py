@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -52,10 +51,6 @@ def _format(out: str | os.PathLike[str], form: str | None) -> str:
     chosen = form or Path(out).suffix.removeprefix(".").lower()
     if chosen not in get_args(Format):
         raise InputError(f"{out}: unknown format {chosen!r}; choose {', '.join(get_args(Format))}")
-    if chosen == "parquet" and not (find_spec("pyarrow") or find_spec("fastparquet")):
-        raise InputError(
-            f"{out}: parquet needs pyarrow; pip install pyarrow, or choose csv or jsonl"
-        )
     return chosen
 
 

@@ -11,7 +11,7 @@ from headcount.block.stack import group
 from headcount.problem.token_tables import TokenTable
 from headcount.sweeps.block_runs import BlockRecord
 from headcount.sweeps.cluster import Cluster
-from headcount.sweeps.shards import Shard, Worker
+from headcount.sweeps.cluster_queue import Shard, Worker
 from headcount.sweeps.worker import BlockReport, Kind, receive_table, run_block_shard
 
 # Seconds after which a shard ends and returns its states. A stack's state has four copies of its

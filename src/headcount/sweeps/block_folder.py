@@ -9,8 +9,7 @@ manifest.json  for every time it was worked on: command, commit, machine, versio
 from __future__ import annotations
 
 import fcntl
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +24,7 @@ from headcount.files import replacing
 from headcount.store.store import Store
 from headcount.sweeps.block_frame import BLOCK_COLUMNS, block_frame
 from headcount.sweeps.block_states import StateFolder
-
-_KEPT = ("command", "commit", "date", "machine", "device", "versions")  # of a manifest's entry
+from headcount.sweeps.manifest import Manifest, provenance
 
 
 @dataclass(frozen=True)
@@ -88,33 +86,15 @@ class BlockFolder:
                 f"{file}: cannot be read ({error}); remove it and run the command again"
             ) from None
 
-    def made(self) -> list[dict[str, Any]]:
-        """The manifest: one entry for every time the folder was worked on."""
-        file = self.path / "manifest.json"
-        try:
-            return json.loads(file.read_text(encoding="utf-8"))["made"] if file.is_file() else []
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{file}: is not a manifest ({error}); remove it and run the command again"
-            ) from None
-
-    def write_made(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the manifest."""
-        with replacing(self.path / "manifest.json") as temporary:
-            text = json.dumps({"made": list(entries)}, indent=2, ensure_ascii=False)
-            temporary.write_text(text + "\n", encoding="utf-8")
+    @property
+    def manifest(self) -> Manifest:
+        """How the runs were made."""
+        return Manifest(self.path / "manifest.json")
 
     def provenance(self) -> dict[str, Any]:
         """How most of it was made, and how much there is of it."""
-        made = self.made()
-        if not made:
-            return {}
-        main = max(made, key=lambda entry: entry["trained"])
-        seconds = sum(entry["seconds"] for entry in made)
-        return {name: main[name] for name in _KEPT} | {
-            "runs": len(self.frame()),
-            "seconds": seconds,
-        }
+        made = self.manifest.history()
+        return provenance(made) | {"runs": len(self.frame())} if made else {}
 
     def is_filled(self) -> bool:
         """Whether it has runs."""

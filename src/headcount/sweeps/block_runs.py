@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
-
-import torch
+from typing import Protocol, runtime_checkable
 
 from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.state import StackState
 from headcount.block.train import choose_device, train_blocks
 from headcount.interrupts import Stop
 from headcount.problem.token_tables import TokenTable
-from headcount.provenance import commit, machine, versions
 from headcount.sweeps.block_folder import BlockFolder
 from headcount.sweeps.block_plan import BlockPlan
+from headcount.sweeps.block_states import StateFolder
+from headcount.sweeps.manifest import TRAINING, ManifestEntry, device_name
 from headcount.sweeps.writer import OnBeat, SweepWriter
 
 
@@ -62,46 +60,29 @@ def run_blocks(
     folder = folder if isinstance(folder, BlockFolder) else BlockFolder(folder)
     chosen = executor or LocalBlockExecutor(progress=progress)
     with folder.opened() as store:
-        manifest = _ManifestEntry(folder, command, chosen.device)
+        before = folder.manifest.history()
+        entry = ManifestEntry(command, device_name(chosen.device))
+
+        def write() -> None:
+            folder.manifest.write([*before, entry.as_dict()])
+            folder.write_table(store)
+
         try:
-            with SweepWriter(store, plan.name, on_beat, stop) as writer:
+            with entry.timed(TRAINING), SweepWriter(store, plan.name, on_beat, stop) as writer:
                 if todo := writer.begin_batch(plan.specs):
-                    record = BlockRecord(writer, folder, manifest, time_limit)
+                    record = BlockRecord(writer, folder.states, entry, write, time_limit)
                     chosen.run(todo, plan.table, record)
         except KeyboardInterrupt:
             if not stop or not stop.asked:
                 raise
         finally:
-            if manifest.trained:
-                manifest.write()
-                folder.write_table(store)
+            if entry.trained:
+                entry.complete = len(store.known(plan.specs)) == len(plan.specs)
+                write()
         if len(folder.frame()) != store.count(variant="block"):  # lost, or of another folder
             folder.write_table(store)
         known = len(store.known(plan.specs))
     return BlockCounts(known, len(plan.specs) - known)
-
-
-class _ManifestEntry:
-    """What the folder's manifest says about this time that it was worked on."""
-
-    def __init__(self, folder: BlockFolder, command: str, device: str) -> None:
-        self._folder, self._before = folder, folder.made()
-        self._command, self._device = command, device
-        self._began, self._started = time.monotonic(), datetime.now(UTC)
-        self.trained = 0
-
-    def write(self) -> None:
-        entry: dict[str, Any] = {
-            "command": self._command,
-            "commit": commit(),
-            "date": self._started.strftime("%Y-%m-%d %H:%M UTC"),
-            "machine": machine(),
-            "device": torch.cuda.get_device_name() if self._device == "cuda" else self._device,
-            "versions": versions(),
-            "trained": self.trained,
-            "seconds": round(time.monotonic() - self._began, 1),
-        }
-        self._folder.write_made([*self._before, entry])
 
 
 class BlockRecord:
@@ -110,12 +91,13 @@ class BlockRecord:
     def __init__(
         self,
         writer: SweepWriter,
-        folder: BlockFolder,
-        manifest: _ManifestEntry,
+        states: StateFolder,
+        entry: ManifestEntry,
+        write: Callable[[], None],  # the manifest and the table of the folder
         time_limit: float | None,
     ) -> None:
-        self.writer, self.states = writer, folder.states
-        self._folder, self._manifest = folder, manifest
+        self.writer, self.states = writer, states
+        self._entry, self._write = entry, write
         self._deadline = float("inf") if time_limit is None else time.monotonic() + time_limit
         self._taken: dict[frozenset[BlockSpec], int] = {}
         self._lock = threading.Lock()  # stacks on the CPU report from threads of their own
@@ -153,11 +135,9 @@ class BlockRecord:
         for result in results:
             self.writer.add(result)
         self.writer.write()
-        store = self.writer.store
-        self.states.drop(result.spec for result in store.block_results())
-        self._manifest.trained += len(results)
-        self._manifest.write()
-        self._folder.write_table(store)
+        self.states.drop(result.spec for result in self.writer.store.block_results())
+        self._entry.trained += len(results)
+        self._write()
 
 
 class LocalBlockExecutor:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.provenance import versions
+from headcount.sweeps.cluster_queue import RunQueue, ShardQueue, Worker
 from headcount.sweeps.cost import Throughput
-from headcount.sweeps.shards import RunQueue, ShardQueue, Worker
 from headcount.sweeps.worker import Kind
 from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import EngineName

@@ -27,9 +27,7 @@ _PANELS = ("total key dimension D_K", "bits per key–query parameter")
 
 def compiled_frontier(evidence: Evidence) -> pd.DataFrame:
     """The shipped frontier, which belongs to results at the scale of the paper alone."""
-    preset = evidence.provenance.get("preset")
-    if preset != "paper":
-        raise InputError(f"not measured by the preset “{preset}”" if preset else "not measured")
+    evidence.require_shipped()
     return measured_frontier()
 
 

@@ -35,20 +35,13 @@ def law_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _shipped(evidence: Evidence) -> None:
-    """These runs belong to results at the scale of the paper alone."""
-    preset = evidence.provenance.get("preset")
-    if preset != "paper":
-        raise InputError(f"not measured by the preset “{preset}”" if preset else "not measured")
-
-
 def draw(evidence: Evidence) -> Any:
     """A panel per part: mean F1 against R, one line per group, and the law's R = 1."""
     import altair as alt
 
     from headcount.report.drawing.style import styled, tooltips
 
-    _shipped(evidence)
+    evidence.require_shipped()
     frame = law_table().assign(panel=lambda rows: rows["part"].map(_PARTS), one=1.0)
     frame = frame[frame["ratio"].between(*_RANGE)]
     # Narrow heads and wide ones differ most: colour by the share of the full width.
@@ -100,7 +93,7 @@ def draw(evidence: Evidence) -> Any:
 
 def table(evidence: Evidence) -> pd.DataFrame:
     """The verdict on each preregistered hypothesis."""
-    _shipped(evidence)
+    evidence.require_shipped()
     return pd.DataFrame(
         [
             {
@@ -117,7 +110,7 @@ def table(evidence: Evidence) -> pd.DataFrame:
 def meaning(evidence: Evidence) -> str:
     """Where the law holds and where it does not."""
     try:
-        _shipped(evidence)
+        evidence.require_shipped()
     except InputError:
         return UNMEASURED
     dense = brackets("d")

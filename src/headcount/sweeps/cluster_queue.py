@@ -1,4 +1,4 @@
-"""What a cluster trains next: queues that cut runs into shards for the workers."""
+"""Queues of work for the workers of a cluster, cut into shards."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""`reproduce`: run the paper's experiments into a folder, add bounds, and write the report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from headcount.errors import InputError
+from headcount.progress import progress_line
+from headcount.report.figures import chosen_figures, needs
+from headcount.report.figures import claims as judged_claims
+from headcount.report.figures.base import Claim
+from headcount.report.page import write_report
+from headcount.reproduction.bounds_table import with_bounds
+from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.presets import preset as read_preset
+from headcount.reproduction.presets import restricted
+from headcount.reproduction.results_folder import ResultsFolder
+from headcount.reproduction.training import train_preset, train_preset_blocks
+from headcount.sweeps.manifest import ManifestEntry, device_name
+from headcount.training.engines.base import Engine
+from headcount.training.engines.selection import EngineName, choose_engine
+
+_BLOCK_FIGURES = {"fig7", "block"}  # drawn from runs of the transformer block
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction came to, and the folder that holds its files."""
+
+    folder: Path
+    evidence: Evidence
+    claims: Sequence[Claim]  # of the paper, judged; empty without a report
+    files: Sequence[Path]  # of the report, the page first
+    trained: int  # runs; the others were in the folder before
+    seconds: Mapping[str, float]  # of each stage
+
+
+def reproduce(
+    preset: str = "quick",
+    only: str | Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    *,
+    engine: EngineName | Engine = "auto",
+    table: str | None = None,
+    report: bool = True,
+    progress: bool = True,
+) -> Reproduction:
+    """Run the paper's experiments into a folder and write a report that sets ours beside them.
+
+    What the folder already holds is not run again, so the same call goes on after an interrupt
+    (KeyboardInterrupt), a crash or a kill.
+
+    Args:
+        preset: "quick" takes minutes on two cores; "paper" is every run of the paper, for a GPU.
+        only: one or more ids such as "fig3" and "table1", to run and draw these alone.
+        out: the folder; by default results/PRESET.
+        engine: how to train.
+        table: the token table of Figure 7, which is trained only if `only` names it.
+        report: whether to draw the report, which takes some seconds.
+        progress: whether to show progress on standard error.
+    """
+    names = (only,) if isinstance(only, str) else tuple(only)
+    figures = chosen_figures(names)
+    sweep = read_preset(preset)
+    blocks = bool(_BLOCK_FIGURES & set(names))
+    if table and not blocks:
+        raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
+    folder = ResultsFolder.opened(out or Path("results") / preset, preset)
+    if names:
+        sweep = restricted(sweep, needs(figures))
+    chosen = choose_engine(engine)
+    device = getattr(chosen, "level_name", device_name(chosen.device))
+    entry = ManifestEntry(_command(preset, names, table), device, chosen.name, names)
+    claims: Sequence[Claim] = ()
+    files: Sequence[Path] = ()
+    with folder.recorded(preset, entry) as write_manifest:
+        if blocks:
+            train_preset_blocks(preset, table, folder, entry, progress)
+        train_preset(sweep, chosen, folder, entry, progress)
+        write_manifest()  # the evidence names its provenance
+        evidence = folder.evidence()
+        with progress_line() if progress else nullcontext(lambda line: None) as tell:
+            if any(figure.shows_bounds for figure in figures):
+                evidence = with_bounds(evidence, folder, entry, tell)
+            if report:
+                tell("drawing the report")
+                with entry.timed("report"):
+                    claims = judged_claims(evidence)
+                    files = write_report(folder.path, evidence, figures, claims)
+    return Reproduction(folder.path, evidence, claims, files, entry.trained, entry.seconds)
+
+
+def _command(preset: str, only: Sequence[str], table: str | None) -> str:
+    """The command that does the same, for the manifest."""
+    words = ["headcount", "reproduce", "--preset", preset]
+    words += ["--only", ",".join(only)] if only else []
+    return shlex.join([*words, "--table", table] if table else words)

@@ -1,0 +1,68 @@
+"""Train the runs of a preset into the folder of a reproduction."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import nullcontext
+
+from headcount.interrupts import STOPPING, stoppable
+from headcount.progress import Status, duration, notice, progress_bar
+from headcount.reproduction.forecast import Forecast
+from headcount.reproduction.results_folder import ResultsFolder
+from headcount.store.store import Store
+from headcount.sweeps.block_plan import read_block_plan
+from headcount.sweeps.block_runs import run_blocks
+from headcount.sweeps.file import SweepFile
+from headcount.sweeps.manifest import TRAINING, ManifestEntry
+from headcount.sweeps.runner import LocalExecutor, run_sweep
+from headcount.sweeps.writer import SweepProgress
+from headcount.training.engines.base import Engine
+
+
+def train_preset(
+    sweep: SweepFile, engine: Engine, folder: ResultsFolder, entry: ManifestEntry, progress: bool
+) -> None:
+    """Train what the store lacks; what is finished is written, however this ends."""
+    with Store(folder.store) as store:
+        if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
+            folder.write_runs(store)
+            return
+        tell = notice if progress else lambda line: None
+        tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
+        forecast = Forecast(sweep, engine, store)
+        tell(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
+        done = 0
+
+        def status() -> Status:
+            left, share = forecast.left()
+            return Status(share, f"{share:.0%}, {done:,} runs done", left)
+
+        def on_beat(now: SweepProgress) -> None:
+            nonlocal done
+            done, entry.trained = now.done, now.trained
+            refresh()
+
+        with (
+            stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
+            progress_bar(sweep.name, status) if progress else nullcontext(lambda: None) as refresh,
+            entry.timed(TRAINING),
+        ):
+            try:
+                executor = LocalExecutor(engine)
+                now = run_sweep(sweep, store, executor, on_beat=on_beat, stop=stop)
+                entry.trained = now.trained
+            finally:
+                folder.write_runs(store)
+
+
+def train_preset_blocks(
+    preset: str, table: str | None, folder: ResultsFolder, entry: ManifestEntry, progress: bool
+) -> None:
+    """Train the preset's runs of the transformer block; raises KeyboardInterrupt if stopped."""
+    plan = read_block_plan(preset, table)
+    if progress:
+        notice(f"{preset}: {len(plan.specs)} runs of the transformer block on {plan.table.name}")
+    with entry.timed("block runs"):
+        made = run_blocks(plan, folder.block, entry.command, progress=progress)
+    if made.missing:
+        raise KeyboardInterrupt
