@@ -109,7 +109,7 @@ def choose_device(device: str) -> str:
     if device not in ("cpu", "cuda"):
         raise InputError(f"device {device!r} is unknown; use auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("torch sees no CUDA device; use --device cpu")
+        raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
     return device
 
 
