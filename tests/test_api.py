@@ -49,3 +49,22 @@ def test_what_a_call_returns_is_public(name):
     returned = typing.get_type_hints(getattr(hc, name)).get("return")
     ours = {one for one in classes_in(returned) if one.__module__.startswith("headcount.")}
     assert ours <= {getattr(hc, name) for name in hc.__all__}
+
+
+def test_a_sweep_runs_from_its_path(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(
+        "[grid]\nitems = 16\nd_model = 8\nheads = 2\nbudget = 4\nseeds = 2\nsteps = 20\n"
+    )
+    assert hc.run_sweep(str(path), executor="torch").trained == 2
+    assert hc.run_sweep(path, executor="torch").trained == 0  # all runs are in its store
+    with hc.Store(tmp_path / "two.sqlite") as store:
+        assert len(store) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"out": "x.xls"}, r"x\.xls: .*\.csv"), ({"seeds": 0}, "at least 1")]
+)
+def test_a_frontier_refuses_what_it_cannot_do(options, message):
+    with pytest.raises(hc.InputError, match=message):
+        hc.frontier([(16, 8)], time_limit=1, **options)
