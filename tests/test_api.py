@@ -68,3 +68,15 @@ def test_a_sweep_runs_from_its_path(tmp_path):
 def test_a_frontier_refuses_what_it_cannot_do(options, message):
     with pytest.raises(hc.InputError, match=message):
         hc.frontier([(16, 8)], time_limit=1, **options)
+
+
+def test_compiled_weights_are_saved_with_their_certificate(tmp_path):
+    graph, table = hc.permutation_graph(16, seed=0), hc.gaussian_embeddings(16, 8, seed=0)
+    found = hc.compile(graph, table, budget=6)
+    found.save(tmp_path / "w.safetensors")
+    weights = hc.load_weights(tmp_path / "w.safetensors")
+    assert hc.Certificate.from_notes(weights.notes) == found.certificate
+    assert weights.notes["method"] == "compiled"
+    assert hc.verify(weights, graph, table).margin == found.certificate.margin
+    with pytest.raises(hc.InputError, match="no certificate"):
+        hc.Certificate.from_notes(found.weights.notes)
