@@ -9,6 +9,7 @@ import sys
 import typing
 
 import pytest
+import torch
 
 import headcount as hc
 
@@ -80,3 +81,21 @@ def test_compiled_weights_are_saved_with_their_certificate(tmp_path):
     assert hc.verify(weights, graph, table).margin == found.certificate.margin
     with pytest.raises(hc.InputError, match="no certificate"):
         hc.Certificate.from_notes(found.weights.notes)
+
+
+def test_the_former_name_of_load_weights_warns(tmp_path):
+    hc.KeyQuery(torch.ones(1, 1, 1), torch.ones(1, 1, 1), 0.5).save(tmp_path / "w.safetensors")
+    for _ in range(2):
+        with pytest.warns(DeprecationWarning, match="load_weights") as warned:
+            weights = hc.load(tmp_path / "w.safetensors")
+        assert len(warned) == 1
+        assert weights.threshold == 0.5
+
+
+def test_a_store_says_where_it_is_and_how_many_runs_it_has(tmp_path):
+    path = tmp_path / "some.sqlite"
+    spec = hc.RunSpec(items=16, d_model=4, heads=1, key_dim=1, steps=1)
+    with hc.Store(path) as store:
+        store.add(hc.train([spec], engine="torch", progress=False))
+        assert repr(store) == f"Store({str(path)!r}, 1 run)"
+    assert repr(store) == f"Store({str(path)!r}, closed)"

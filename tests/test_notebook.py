@@ -53,6 +53,17 @@ def test_a_list_of_runs_is_a_table():
     assert hc.RunResults()._repr_html_().count("<tr>") == 1
 
 
+def test_a_list_of_block_runs_is_a_table():
+    sizes = {"items": 16, "d_model": 8, "heads": 2, "key_dim": 2, "length": 3, "batch": 8}
+    spec = hc.BlockSpec(**sizes, steps=2, check_every=2, validation=20, test=20)
+    table = hc.token_table("gaussian", 16, 8)
+    results = hc.train_blocks([spec], table, device="cpu", progress=False)
+    assert isinstance(results, hc.BlockResults)
+    assert results == list(results)
+    assert results._repr_html_().count("<tr>") == 2
+    assert hc.BlockResults()._repr_html_().count("<tr>") == 1
+
+
 def test_text_is_escaped():
     from headcount.notebook import html_table
 
