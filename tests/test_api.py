@@ -99,3 +99,22 @@ def test_a_store_says_where_it_is_and_how_many_runs_it_has(tmp_path):
         store.add(hc.train([spec], engine="torch", progress=False))
         assert repr(store) == f"Store({str(path)!r}, 1 run)"
     assert repr(store) == f"Store({str(path)!r}, closed)"
+
+
+def test_the_measured_runs_go_into_curves_and_thresholds():
+    runs = hc.measured_runs()
+    small = runs[runs["items"] == 64]
+    assert "value" in set(small["variant"])
+    found = hc.thresholds(small)
+    assert set(found["variant"]) == set(small["variant"]) - {"value"}
+    assert len(hc.curves(runs)) == len(
+        runs[["variant", "degree", "items", "d_model", "heads", "budget"]].drop_duplicates()
+    )
+    only = hc.measured_runs(variant="max")
+    assert set(only["variant"]) == {"max"}
+    one = hc.thresholds(only[only["items"] == 64])
+    assert one.to_dict("list") == found[found["variant"] == "max"].to_dict("list")
+    only["value"] = 0.0  # a copy: the next caller gets the measured values
+    assert hc.measured_runs(variant="max")["value"].max() == 1.0
+    with pytest.raises(hc.InputError, match="choose one of max, softmax, sum, value"):
+        hc.measured_runs(variant="min")
