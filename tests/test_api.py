@@ -9,6 +9,7 @@ import sys
 import typing
 
 import pytest
+import torch
 
 import headcount as hc
 
@@ -49,3 +50,71 @@ def test_what_a_call_returns_is_public(name):
     returned = typing.get_type_hints(getattr(hc, name)).get("return")
     ours = {one for one in classes_in(returned) if one.__module__.startswith("headcount.")}
     assert ours <= {getattr(hc, name) for name in hc.__all__}
+
+
+def test_a_sweep_runs_from_its_path(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(
+        "[grid]\nitems = 16\nd_model = 8\nheads = 2\nbudget = 4\nseeds = 2\nsteps = 20\n"
+    )
+    assert hc.run_sweep(str(path), executor="torch").trained == 2
+    assert hc.run_sweep(path, executor="torch").trained == 0  # all runs are in its store
+    with hc.Store(tmp_path / "two.sqlite") as store:
+        assert len(store) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"out": "x.xls"}, r"x\.xls: .*\.csv"), ({"seeds": 0}, "at least 1")]
+)
+def test_a_frontier_refuses_what_it_cannot_do(options, message):
+    with pytest.raises(hc.InputError, match=message):
+        hc.frontier([(16, 8)], time_limit=1, **options)
+
+
+def test_compiled_weights_are_saved_with_their_certificate(tmp_path):
+    graph, table = hc.permutation_graph(16, seed=0), hc.gaussian_embeddings(16, 8, seed=0)
+    found = hc.compile(graph, table, budget=6)
+    found.save(tmp_path / "w.safetensors")
+    weights = hc.load_weights(tmp_path / "w.safetensors")
+    assert hc.Certificate.from_notes(weights.notes) == found.certificate
+    assert weights.notes["method"] == "compiled"
+    assert hc.verify(weights, graph, table).margin == found.certificate.margin
+    with pytest.raises(hc.InputError, match="no certificate"):
+        hc.Certificate.from_notes(found.weights.notes)
+
+
+def test_the_former_name_of_load_weights_warns(tmp_path):
+    hc.KeyQuery(torch.ones(1, 1, 1), torch.ones(1, 1, 1), 0.5).save(tmp_path / "w.safetensors")
+    for _ in range(2):
+        with pytest.warns(DeprecationWarning, match="load_weights") as warned:
+            weights = hc.load(tmp_path / "w.safetensors")
+        assert len(warned) == 1
+        assert weights.threshold == 0.5
+
+
+def test_a_store_says_where_it_is_and_how_many_runs_it_has(tmp_path):
+    path = tmp_path / "some.sqlite"
+    spec = hc.RunSpec(items=16, d_model=4, heads=1, key_dim=1, steps=1)
+    with hc.Store(path) as store:
+        store.add(hc.train([spec], engine="torch", progress=False))
+        assert repr(store) == f"Store({str(path)!r}, 1 run)"
+    assert repr(store) == f"Store({str(path)!r}, closed)"
+
+
+def test_the_measured_runs_go_into_curves_and_thresholds():
+    runs = hc.measured_runs()
+    small = runs[runs["items"] == 64]
+    assert "value" in set(small["variant"])
+    found = hc.thresholds(small)
+    assert set(found["variant"]) == set(small["variant"]) - {"value"}
+    assert len(hc.curves(runs)) == len(
+        runs[["variant", "degree", "items", "d_model", "heads", "budget"]].drop_duplicates()
+    )
+    only = hc.measured_runs(variant="max")
+    assert set(only["variant"]) == {"max"}
+    one = hc.thresholds(only[only["items"] == 64])
+    assert one.to_dict("list") == found[found["variant"] == "max"].to_dict("list")
+    only["value"] = 0.0  # a copy: the next caller gets the measured values
+    assert hc.measured_runs(variant="max")["value"].max() == 1.0
+    with pytest.raises(hc.InputError, match="choose one of max, softmax, sum, value"):
+        hc.measured_runs(variant="min")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headcount import KeyQuery, load
+from headcount import KeyQuery, load_weights
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 
@@ -289,7 +289,7 @@ def test_verify_answers_by_exit_code_and_json(folder):
     ]
     assert [answer[key] for key in keys] == [True, answer["margin"], 32.0, 0, 0, 1.0, 64, 1, 64]
     assert answer["margin"] > 0
-    weights = load(folder / WEIGHTS)
+    weights = load_weights(folder / WEIGHTS)
     KeyQuery(weights.queries, weights.keys, threshold=1e9).save(folder / "deaf.safetensors")
     done = run(folder, "verify", "deaf.safetensors", GRAPH, TABLE, "--json")
     assert done.returncode == 1
@@ -297,7 +297,7 @@ def test_verify_answers_by_exit_code_and_json(folder):
 
 
 def test_softmax_weights_are_checked_on_contexts(folder):
-    weights = load(folder / WEIGHTS)
+    weights = load_weights(folder / WEIGHTS)
     sharp = KeyQuery(weights.queries, weights.keys, 0.5, "softmax")
     sharp.save(folder / "softmax.safetensors")
     done = run(folder, "verify", "softmax.safetensors", GRAPH, TABLE, "--samples", "100", "--json")

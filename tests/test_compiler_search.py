@@ -133,7 +133,7 @@ def test_weights_that_separate_survive_an_interruption(
 ) -> None:
     monkeypatch.setattr(max_search, during, once(getattr(max_search, during)))
     graph, table = permutation_graph(16), gaussian_embeddings(16, 8)
-    found = compile(graph, table, budget)
+    found = compile(graph, table, budget=budget)
     assert verify(found.weights, graph, table).exact
     assert [attempt.exact for attempt in found.frontier][-1:] == [True]
     assert sum(attempt.exact for attempt in found.frontier) == 1

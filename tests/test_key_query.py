@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from headcount import InputError, KeyQuery, load
+from headcount import InputError, KeyQuery, load_weights
 from tests.strategies import problems
 
 
@@ -50,7 +50,7 @@ def test_files_keep_every_bit(tmp_path_factory, problem):
     weights, _, _ = problem
     path = tmp_path_factory.mktemp("weights") / "w.safetensors"
     weights.save(path)
-    again = load(path)
+    again = load_weights(path)
     assert torch.equal(again.queries, weights.queries)
     assert torch.equal(again.keys, weights.keys)
     assert again.queries.dtype == weights.queries.dtype
@@ -65,7 +65,7 @@ def test_notes_travel(tmp_path):
     KeyQuery(torch.ones(1, 1, 1), torch.ones(1, 1, 1), 0.1, notes={"method": "by hand"}).save(
         tmp_path / "w.safetensors"
     )
-    assert load(tmp_path / "w.safetensors").notes == {"method": "by hand"}
+    assert load_weights(tmp_path / "w.safetensors").notes == {"method": "by hand"}
 
 
 def test_padding_never_counts():

@@ -35,12 +35,33 @@ def test_results_are_tables():
     assert escape(answers[2].advice) in answers[2]._repr_html_()
 
 
+@pytest.mark.parametrize(("threshold", "verdict"), [(0.5, "certified"), (0.2, "refuted")])
+def test_a_certificate_shows_its_verdict_and_its_context_length(threshold, verdict):
+    graph, table = hc.permutation_graph(6), hc.one_hot_embeddings(6)
+    targets = table[graph.targets.tolist()]
+    weights = hc.KeyQuery(20 * targets[None], table[None], threshold, "softmax")
+    found = hc.verify(weights, graph, table, context_length=4, samples=20)
+    assert f"<th>{verdict}</th>" in found._repr_html_()
+    assert "<td>context length</td><td>4</td>" in found._repr_html_()
+
+
 def test_a_list_of_runs_is_a_table():
     spec = hc.RunSpec(items=16, d_model=4, heads=1, key_dim=1, steps=1)
     results = hc.train([spec], engine="torch", progress=False)
     assert results == list(results)
     assert results._repr_html_().count("<tr>") == 2
     assert hc.RunResults()._repr_html_().count("<tr>") == 1
+
+
+def test_a_list_of_block_runs_is_a_table():
+    sizes = {"items": 16, "d_model": 8, "heads": 2, "key_dim": 2, "length": 3, "batch": 8}
+    spec = hc.BlockSpec(**sizes, steps=2, check_every=2, validation=20, test=20)
+    table = hc.token_table("gaussian", 16, 8)
+    results = hc.train_blocks([spec], table, device="cpu", progress=False)
+    assert isinstance(results, hc.BlockResults)
+    assert results == list(results)
+    assert results._repr_html_().count("<tr>") == 2
+    assert hc.BlockResults()._repr_html_().count("<tr>") == 1
 
 
 def test_text_is_escaped():

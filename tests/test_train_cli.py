@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from headcount import RunSpec, load, train
+from headcount import RunSpec, load_weights, train
 from headcount.bench import engines as compare
 from headcount.bench import shapes
 from headcount.cli import bench
@@ -82,7 +82,7 @@ def test_weights_of_every_run_are_saved(command, tmp_path, variant):
     assert code == 0
     assert json.loads(out)["folder"] == "some/where"
     for seed in range(2):
-        weights = load(tmp_path / "some" / "where" / f"seed-{seed}.safetensors")
+        weights = load_weights(tmp_path / "some" / "where" / f"seed-{seed}.safetensors")
         spec = RunSpec(16, 16, 2, 4, seed=seed, steps=60, variant=variant)
         (result,) = train([spec], "torch", progress=False, weights=True)
         assert result.weights is not None

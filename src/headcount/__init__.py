@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from headcount.attention.storage import load as load  # the former name of `load_weights`
     from headcount.attention.export import to_torch as to_torch
     from headcount.attention.export import TorchAttention as TorchAttention
+    from headcount.attention.export import load_attention as load_attention
+    from headcount.attention.export import padded as padded
 
     # Verification
     from headcount.attention.verification import verify as verify
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from headcount.training.result import RunResult as RunResult
     from headcount.block.train import train_blocks as train_blocks
     from headcount.block.spec import BlockSpec as BlockSpec
+    from headcount.block.spec import BlockResults as BlockResults
     from headcount.block.spec import BlockResult as BlockResult
 
     # Sweeps and their results

@@ -73,6 +73,14 @@ def fit_law(
     >>> law = fit_law(pd.DataFrame(sizes | {"central": [24, 64, 33]}))
     >>> round(law.slope, 2), round(law(512, 512, 64))
     (1.01, 72)
+
+    From the runs that are shipped with headcount:
+
+    >>> import headcount as hc
+    >>> runs = hc.measured_runs(variant="max")
+    >>> law = hc.fit_law(hc.thresholds(runs[(runs["degree"] == 1) & (runs["items"] <= 128)]))
+    >>> round(law.slope, 2), round(law(256, 256, 32))
+    (0.86, 55)
     """
     if len(set(table["variant"])) > 1:
         raise InputError(

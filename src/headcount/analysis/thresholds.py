@@ -73,7 +73,8 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     """D_K* and h* with their intervals for every point (variant, degree, items, d_model).
 
     `frame` has one row per run, as for `curves`; the result has one row per point and the columns
-    of `Threshold`. `level` is the mean test F1 that a budget must reach.
+    of `Threshold`. `level` is the mean test F1 that a budget must reach. The variant "value" is
+    judged by mean squared error: its rows are left out beside those of other variants.
 
     >>> point = {"variant": "max", "degree": 1, "items": 64, "d_model": 16, "heads": 4}
     >>> scores = {16: [0.97, 0.98], 20: [0.995, 0.993], 24: [1.0, 1.0]}
@@ -87,6 +88,14 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     ... )
     >>> thresholds(runs)[["central", "heads", "key_dim"]].to_dict("records")
     [{'central': 20, 'heads': 4, 'key_dim': 5}]
+
+    The runs that are shipped with headcount:
+
+    >>> import headcount as hc
+    >>> runs = hc.measured_runs(variant="max")
+    >>> found = hc.thresholds(runs[runs["items"] == 64])
+    >>> found[["items", "d_model", "central", "heads"]].to_dict("split")["data"]
+    [[64, 16, 18, 2], [64, 32, 6, 1], [64, 64, 4, 1]]
     """
     table = _f1_runs(frame)
     found = [_threshold(runs, level) for _, runs in table.groupby(POINT, sort=True)]
@@ -162,13 +171,15 @@ def paired_p(first: Mapping[int, float], second: Mapping[int, float]) -> float:
 
 
 def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The checked runs that have an F1."""
     table = checked_runs(frame)
-    if "value" in set(table["variant"]):
+    judged = table.loc[table["variant"] != "value"]
+    if len(table) and not len(judged):
         raise InputError(
             "variant value is judged by mean squared error and has no F1 threshold; "
-            "leave its rows out"
+            "give runs of another variant"
         )
-    return table
+    return judged
 
 
 def _threshold(runs: pd.DataFrame, level: float) -> Threshold:

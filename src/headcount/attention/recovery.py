@@ -91,7 +91,15 @@ class Recovery:
     def _repr_html_(self) -> str:
         names = ("margin", "threshold", "false_positives", "false_negatives", "f1")
         rows = [(name.replace("_", " "), getattr(self, name)) for name in (*names, "scope")]
-        return html_table(("", "exact" if self.exact else "not exact"), rows)
+        if self.certificate is None:
+            return html_table(("", "exact" if self.exact else "not exact"), rows)
+        # The verdict covers every context of one length; the rows above it count some of them.
+        rows += [
+            ("certified margin", self.certificate.margin),
+            ("context length", self.certificate.context_length),
+            ("open pairs", self.certificate.open_pairs),
+        ]
+        return html_table(("", self.certificate.verdict), rows)
 
 
 def summarise(

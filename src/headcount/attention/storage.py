@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 
 import torch
@@ -62,7 +63,14 @@ def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
         raise InputError(f"{path}: not a whole weights file ({error}); write it again") from None
 
 
-load = load_weights  # the name in release 0.1.0
+def load(path: str | os.PathLike[str]) -> KeyQuery:
+    """The name of `load_weights` in release 0.1.0; kept for one more."""
+    warnings.warn(
+        "headcount.load is now headcount.load_weights; use that name",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return load_weights(path)
 
 
 def _floating(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from headcount.errors import InputError
+from headcount.notebook import html_table
 from headcount.problem.graph import MOST_ITEMS
 from headcount.training.spec import Spec, json_object
 
@@ -147,3 +148,14 @@ class BlockResult:
         seen |= {name: tuple(part) for name, part in seen.items() if isinstance(part, list)}
         values["attention"] = Attention(**seen)
         return cls(**values)
+
+
+class BlockResults(list[BlockResult]):
+    """A list of results of block runs that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        names = ("table", "control", "items", "d_model", "heads", "key_dim", "seed")
+        rows = [
+            [getattr(run.spec, name) for name in names] + [run.test, run.best_step] for run in self
+        ]
+        return html_table((*names, "test accuracy", "best step"), rows)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headcount.block.evaluate import ANSWERS, evaluate
-from headcount.block.spec import BlockResult, BlockSpec
+from headcount.block.spec import BlockResult, BlockResults, BlockSpec
 from headcount.block.stack import BlockStack, capacity, group
 from headcount.block.state import StackState
 from headcount.errors import InputError
@@ -43,7 +43,7 @@ def train_blocks(
     on_results: OnResults | None = None,
     resume: Iterable[StackState] | None = None,
     time_limit: float | None = None,
-) -> list[BlockResult]:
+) -> BlockResults:
     """Train every spec on the table's first rows and return the results in the order of the specs.
 
     Runs that can share a stack do. There is no early stopping: a run may stay near 0 for thousands
@@ -100,7 +100,7 @@ def train_blocks(
                     notice(f"{len(results)} of {len(distinct)} runs are finished")
     if progress and len(results) < len(distinct):
         notice(f"stopped: {len(results)} of {len(distinct)} runs are finished")
-    return [results[spec] for spec in specs if spec in results]
+    return BlockResults(results[spec] for spec in specs if spec in results)
 
 
 def choose_device(device: str) -> str:
@@ -110,7 +110,7 @@ def choose_device(device: str) -> str:
     if device not in ("cpu", "cuda"):
         raise InputError(f"device {device!r} is unknown; use auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("torch sees no CUDA device; use --device cpu")
+        raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
     return device
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,14 +74,21 @@ def compile(
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     with progress_line() as report:
         found = run(
-            *(read, rows, budget, heads, margin, time_limit, seed, device),
+            read,
+            rows,
+            budget=budget,
+            heads=heads,
+            margin=margin,
+            time_limit=time_limit,
+            seed=seed,
+            device=device,
             progress=report,
             bits=bits,
             variant=variant,
             context_length=context_length,
         )
     if out is not None:
-        _with_certificate(found).save(out)
+        found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
     emit(_result(found, out, json) | account, json, _title(found))
 
@@ -94,12 +101,6 @@ def _check_output(out: Path | None) -> None:
         )
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError(f"{out}: its folder does not exist; make it or choose another path")
-
-
-def _with_certificate(found: Compiled) -> Any:
-    """The weights with their certificate among the notes of the file."""
-    notes = {"method": "compiled", "certificate": found.certificate.to_json()}
-    return replace(found.weights, notes={**found.weights.notes, **notes})
 
 
 def _title(found: Compiled) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -19,6 +20,8 @@ from headcount.attention.verification import verify
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
+
+_NOTE = "certificate"  # the note of a weights file that holds it
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,26 @@ class Certificate:
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads; numbers keep all their digits."""
         return json.dumps(self.as_dict())
+
+    def to_notes(self) -> dict[str, str]:
+        """The certificate as notes of the weights that it certifies."""
+        return {"method": "compiled", _NOTE: self.to_json()}
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, str]) -> Certificate:
+        """Read the certificate of saved weights: `Certificate.from_notes(weights.notes)`.
+
+        It says what held when the weights were compiled; `verify` checks them again.
+
+        >>> Certificate.from_notes({"method": "by hand"})
+        Traceback (most recent call last):
+        headcount.errors.InputError: the notes hold no certificate; compile the weights and save ...
+        """
+        if _NOTE not in notes:
+            raise InputError(
+                "the notes hold no certificate; compile the weights and save what compile returns"
+            )
+        return cls.from_json(notes[_NOTE])
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:

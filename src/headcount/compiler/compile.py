@@ -20,6 +20,7 @@ from headcount.shapes import Float
 def compile(
     graph: Graph,
     table: Float[Tensor, "items d_model"],
+    *,
     budget: int | None = None,
     heads: int | None = None,
     margin: float | None = None,

@@ -58,11 +58,12 @@ class CompileRequest:
 
     def _check_numbers(self) -> None:
         if self.heads is not None and self.heads < 1:
-            raise InputError(f"{self.heads} heads hold nothing; choose at least 1")
+            raise InputError(f"{self.heads} heads are too few; choose at least 1")
         least = self.heads or 1
         if self.budget is not None and self.budget < least:
             raise InputError(
-                f"a budget of {self.budget} leaves some of {least} heads without width; raise it"
+                f"a budget of {self.budget} is too small: each head needs at least one column; "
+                f"choose a budget of at least {least}"
             )
         if not 0 <= self.margin < 1:
             raise InputError(
@@ -88,11 +89,14 @@ class CompileRequest:
             return
         if self.bits is not None:
             raise InputError(
-                "softmax weights are not rounded; leave out --bits or --variant softmax"
+                "softmax weights are not rounded; leave out bits (--bits), "
+                "or choose variant='max' (--variant max)"
             )
         items = self.graph.items
         if self.context_length is None:
-            raise InputError("the softmax variant needs a context length; give --context-length")
+            raise InputError(
+                "the softmax variant needs a context length; give context_length (--context-length)"
+            )
         if not 1 <= self.context_length <= items:
             raise InputError(
                 f"context length {self.context_length} does not fit {items} items; choose 1…{items}"
@@ -102,9 +106,11 @@ class CompileRequest:
         if self.device not in ("auto", "cpu", "cuda"):
             raise InputError(f"device {self.device!r} is unknown; use auto, cpu or cuda")
         if self.device == "cuda" and self.variant == "softmax":
-            raise InputError("softmax weights are compiled on the CPU; use --device cpu")
+            raise InputError(
+                "softmax weights are compiled on the CPU; use device='cpu' (--device cpu)"
+            )
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise InputError("torch sees no CUDA device; use --device cpu")
+            raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
 
 
 def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -40,6 +41,14 @@ class Compiled:
     weights: KeyQuery
     certificate: Certificate
     frontier: list[Attempt]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights as `.safetensors`, with their certificate in the notes of the file.
+
+        `load_weights` reads them, and `Certificate.from_notes` the certificate.
+        """
+        notes = {**self.weights.notes, **self.certificate.to_notes()}
+        replace(self.weights, notes=notes).save(path)
 
     def _repr_html_(self) -> str:
         rows = [

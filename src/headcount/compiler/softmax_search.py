@@ -184,5 +184,5 @@ def _require_separable(graph: Graph, length: int) -> None:
         raise NoSolution(
             f"item {int(all_edges.argmax())} has contexts of {length} items with edges alone, item "
             f"{int(no_edges.argmax())} has some with none; masses sum to h in both, so no τ parts "
-            "them; change --context-length"
+            "them; choose another context_length (--context-length)"
         )

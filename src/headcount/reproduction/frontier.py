@@ -87,6 +87,8 @@ def frontier(
     >>> table[["items", "d_model", "degree", "lower_bound"]].values.tolist()
     [[16, 8, 1, 1]]
     """
+    if out is not None and Path(out).suffix.lower() != ".csv":
+        raise InputError(f"{out}: the frontier is written as .csv; give the file that suffix")
     return compile_points(frontier_points(points, degrees, seeds, seed), time_limit, progress, out)
 
 
@@ -94,6 +96,8 @@ def frontier_points(
     points: Sequence[tuple[int, int]], degrees: Sequence[int] = (1,), seeds: int = 1, seed: int = 0
 ) -> list[FrontierPoint]:
     """The points of a grid; impossible sizes are refused before anything is computed."""
+    if seeds < 1:
+        raise InputError(f"seeds {seeds}: leaves nothing to compile; choose at least 1")
     asked = [
         FrontierPoint(*point, degree, seed + n)
         for degree in degrees

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
+from sqlite3 import ProgrammingError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -145,6 +146,14 @@ class Store:
 
     def __len__(self) -> int:
         return self.count()
+
+    def __repr__(self) -> str:
+        try:
+            number = len(self)
+            runs = f"{number:,} run{'' if number == 1 else 's'}"
+        except ProgrammingError:  # SQLite's, of a connection that is closed
+            runs = "closed"
+        return f"Store({str(self.path)!r}, {runs})"
 
     def export(
         self, out: str | os.PathLike[str], form: Format | None = None, **filters: Filter

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from headcount.interrupts import Stop
 from headcount.store.store import Store
 from headcount.sweeps.cost import Throughput, work
-from headcount.sweeps.file import SweepFile
+from headcount.sweeps.file import SweepFile, read_sweep
 from headcount.sweeps.plans import BatchPlan
 from headcount.sweeps.writer import OnBeat, SweepProgress, SweepWriter
 from headcount.training.engines.base import Engine, lineage
@@ -34,7 +34,7 @@ class Executor(Protocol):
 
 
 def run_sweep(
-    sweep: SweepFile | BatchPlan,
+    sweep: SweepFile | BatchPlan | str | os.PathLike[str],
     store: Store | str | os.PathLike[str] | None = None,
     executor: Executor | Engine | EngineName | None = None,
     name: str | None = None,
@@ -43,9 +43,10 @@ def run_sweep(
 ) -> SweepProgress:
     """Run a sweep to its end and return how far it came. What the store has is never run again.
 
-    `store` and `executor` (an engine or its name, for this process) are by default those of the
-    sweep file. `on_beat` is called about once a second. An interrupt leaves all that is finished in
-    the store; so does `stop`, which ends in a KeyboardInterrupt at the next safe moment.
+    `sweep` is a sweep file, its path, or a plan of batches. `store` and `executor` (an engine or
+    its name, for this process) are by default those of the sweep file. `on_beat` is called about
+    once a second. An interrupt leaves all that is finished in the store; so does `stop`, which ends
+    in a KeyboardInterrupt at the next safe moment.
 
     >>> import tempfile
     >>> from headcount.sweeps.plans import GridPlan
@@ -56,6 +57,8 @@ def run_sweep(
     >>> run_sweep(GridPlan(specs), store, "torch").trained
     0
     """
+    if isinstance(sweep, str | os.PathLike):
+        sweep = read_sweep(sweep)
     plan = sweep.plan() if isinstance(sweep, SweepFile) else sweep
     engine: EngineName = "auto"
     if isinstance(sweep, SweepFile):
