@@ -33,7 +33,12 @@ from headcount.constructions.methods import (
     softmax,
 )
 from headcount.constructions.packing import pack
-from headcount.constructions.request import default_context_length, midpoint
+from headcount.constructions.request import (
+    default_context_length,
+    midpoint,
+    sampler_for,
+    verify_construction,
+)
 from headcount.constructions.template import Signatures
 from headcount.errors import NoSolution, PreconditionWarning
 from headcount.theory.constants import constants
@@ -161,6 +166,9 @@ def test_softmax_weights_hold_on_contexts_that_the_search_never_saw():
     absent = (torch.from_numpy(graph.targets.copy())[rows][:, :, None] != rows[:, None, :]).all(2)
     assert absent.float().mean() > 0.2
     assert verify(weights, graph, table, contexts=rows).exact
+    assert sampler_for(weights, graph) == ContextSampler(graph, length)
+    again = verify_construction(weights, graph, table)
+    assert (again.exact, again.scope, again.contexts) == (True, "sampled contexts", 1000)
 
 
 CALIBRATED = [

@@ -16,6 +16,7 @@ from headcount import (
     permutation_graph,
     regular_graph,
 )
+from headcount.problem.contexts import read_contexts
 from headcount.problem.streams import below, halves, stream_key, words
 from tests.strategies import graphs
 
@@ -152,3 +153,13 @@ def test_words_are_splitmix64():
 def test_impossible_contexts_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
         ContextSampler(permutation_graph(8), **options)
+
+
+def test_contexts_are_read_from_a_file(tmp_path):
+    np.save(tmp_path / "contexts.npy", np.array([[0, 1], [3, 2]], dtype=np.uint8))
+    found = read_contexts(tmp_path / "contexts.npy")
+    assert found.dtype == torch.int64
+    assert found.tolist() == [[0, 1], [3, 2]]
+    np.save(tmp_path / "scores.npy", np.zeros((2, 3)))
+    with pytest.raises(InputError, match=r"2-D array of item ids, not float64 \(2, 3\)"):
+        read_contexts(tmp_path / "scores.npy")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from headcount import RunSpec, load_weights, train
+from headcount import InputError, RunSpec, load_weights, train
 from headcount.bench import engines as compare
 from headcount.bench import shapes
 from headcount.cli import bench
@@ -91,6 +91,12 @@ def test_weights_of_every_run_are_saved(command, tmp_path, variant):
         assert weights.threshold == result.threshold
         assert weights.aggregation == ("max" if variant == "value" else variant)
         assert weights.notes["context_length"] == "16"
+
+
+def test_a_run_without_weights_cannot_save_them(tmp_path):
+    (result,) = train([RunSpec(16, 16, 2, 4, steps=60)], "torch", progress=False)
+    with pytest.raises(InputError, match="kept no weights"):
+        result.save_weights(tmp_path / "weights.safetensors")
 
 
 def test_weights_are_of_the_problem_that_make_draws(command):

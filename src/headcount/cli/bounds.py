@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from headcount.attention.aggregation import Aggregation
-from headcount.cli import common
-from headcount.cli.sizes import (
-    Bits,
-    Degree,
-    Edges,
-    Items,
-    Margin,
-    MaxDegree,
-    Width,
-    one_of,
-    resolve_sizes,
-)
+from headcount.cli import common, sizes
 from headcount.cli.tables import budget_cell, describe, print_table
 
 if TYPE_CHECKING:
@@ -29,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def bounds(
-    items: Items = None,
-    edges: Edges = None,
-    degree: Degree = None,
-    d_model: Width = None,
+    items: sizes.Items = None,
+    edges: sizes.Edges = None,
+    degree: sizes.Degree = None,
+    d_model: sizes.Width = None,
     variant: Annotated[
         str, typer.Option(help="Aggregation over heads: max, sum or softmax.")
     ] = "max",
-    max_degree: MaxDegree = None,
-    bits: Bits = 8,
-    margin: Margin = None,
+    max_degree: sizes.MaxDegree = None,
+    bits: sizes.Bits = 8,
+    margin: sizes.Margin = None,
     heads: Annotated[
         int | None, typer.Option(help="Heads h, where fixed: sharpens the sign patterns.")
     ] = None,
@@ -52,15 +41,16 @@ def bounds(
       headcount bounds --items 512 --d-model 16 --heads 1
       headcount bounds --items 128 --degree 8 --d-model 32 --json
     """
+    from headcount.theory.applicable_bounds import applicable_upper_bounds
     from headcount.theory.counting import family_of
     from headcount.theory.lower_bounds import check_heads, heads_bound, lower_bounds
     from headcount.theory.single_head import softmax_advantage
 
     if heads is not None:
         check_heads(heads)
-    items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
+    items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
     family = family_of(items, items if edges is None else edges, max_degree)
-    aggregation = cast(Aggregation, one_of("--variant", variant, get_args(Aggregation)))
+    aggregation: Aggregation = sizes.one_of("--variant", variant, get_args(Aggregation))
     lower = lower_bounds(
         items,
         edges,
@@ -72,7 +62,9 @@ def bounds(
         margin=margin,
         aggregation=aggregation,
     )
-    upper = _upper_bounds(items, edges, d_model, max_degree, aggregation)
+    upper = applicable_upper_bounds(
+        items, edges, d_model, max_degree=max_degree, aggregation=aggregation
+    )
     result = {
         "items": items,
         "edges": edges or items,
@@ -98,38 +90,6 @@ def bounds(
             lower,
             upper,
         )
-
-
-def _upper_bounds(
-    items: int, edges: int | None, d_model: int, max_degree: int | None, variant: Aggregation
-) -> list[UpperBound]:
-    """The construction that applies, and others to compare; a sum has only the single head.
-
-    For permutations these are one head in the same template, and the tables of Corollaries B.6–B.7
-    where they need another budget; under max, the pseudo-inverse construction too.
-    """
-    from headcount.theory import upper_bounds as upper
-    from headcount.theory.single_head import single_head, softmax_single_head
-
-    if variant == "sum":
-        return (
-            [single_head(items, d_model)]
-            if edges in (None, items) and max_degree in (None, 1)
-            else []
-        )
-    best = upper.best_upper_bound(items, edges, d_model, max_degree=max_degree, aggregation=variant)
-    found = [] if best is None else [best]
-    if best is not None and best.name == "compressive":
-        tables = upper.gaussian_embedding(items, d_model), upper.binary_embedding(items, d_model)
-        found += [bound for bound in tables if bound.budget != best.budget]
-        found.append(single_head(items, d_model))
-    if best is not None and best.name == "softmax" and edges in (None, items):
-        found.append(softmax_single_head(items, d_model))
-    if variant == "max" and d_model < items:
-        found.append(
-            upper.pseudo_inverse(items, items if edges is None else edges, d_model, max_degree)
-        )
-    return found
 
 
 def _show(title: str, advice: str, lower: list[LowerBound], upper: list[UpperBound]) -> None:

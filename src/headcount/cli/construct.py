@@ -142,11 +142,9 @@ def _build(
     options: dict[str, Any],
     json: bool,
 ) -> None:
-    from headcount.attention.verification import verify
     from headcount.constructions.construct import construct as run
-    from headcount.constructions.request import default_context_length
+    from headcount.constructions.request import sampler_for, verify_construction
     from headcount.errors import PreconditionWarning
-    from headcount.problem.contexts import ContextSampler
     from headcount.problem.reading import read_problem
 
     read, rows = read_problem(graph, table, key)
@@ -155,12 +153,8 @@ def _build(
         weights = run(read, rows, method, progress=report, **options)  # pyright: ignore[reportArgumentType]
     for warning in caught:
         notice(f"warning: {warning.message}")
-    contexts = None
-    if weights.aggregation == "softmax":
-        length = weights.context_length or default_context_length(read.items, weights.heads)
-        contexts = ContextSampler(read, length)
-    # The seed differs from the search's, so that it is confirmed on other contexts.
-    found = verify(weights, read, rows, contexts=contexts, samples=1000, seed=options["seed"] + 1)
+    contexts = sampler_for(weights, read)
+    found = verify_construction(weights, read, rows, seed=options["seed"])
     if out is not None:
         weights.save(out)
     result = {

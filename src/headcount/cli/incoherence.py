@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import inf, log
+from math import inf
 from typing import Annotated, Any
 
 import typer
@@ -52,18 +52,14 @@ def incoherence(
     items, d_model = rows.shape
     if items > _MANY:
         notice(f"{items:,} items make {items**2:,} inner products; this takes minutes")
-    growth = log(max(items, 2))
-    found = measure(
-        rows, min(max(round(d_model / growth), 1), items) if block is None else block, scale
-    )
+    found = measure(rows, block, scale)
     result: dict[str, Any] = {
         "items": items,
         "d_model": d_model,
         **asdict(found),
         "margin": found.margin,
     }
-    result["c_leakage_needed"] = found.leakage * growth
-    result["c_cross_needed"] = found.cross_leakage * growth
+    result["c_leakage_needed"], result["c_cross_needed"] = found.constants_needed(items)
     result["largest_block"] = largest_block(rows, c_diagonal, c_leakage, c_cross, found.scale)
     emit(
         result if json else _in_words(result),

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from headcount.cli import common
-from headcount.cli.sizes import (
-    Bits,
-    Degree,
-    Edges,
-    Items,
-    Margin,
-    MaxDegree,
-    Width,
-    one_of,
-    resolve_sizes,
-)
+from headcount.cli import common, sizes
 from headcount.cli.tables import budget_cell, describe, print_table, short
 from headcount.errors import InputError
 
@@ -29,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def plan(
-    items: Items = None,
-    edges: Edges = None,
-    degree: Degree = None,
-    d_model: Width = None,
+    items: sizes.Items = None,
+    edges: sizes.Edges = None,
+    degree: sizes.Degree = None,
+    d_model: sizes.Width = None,
     variant: Annotated[
         str | None, typer.Option(help="Aggregation over heads: max (default) or softmax.")
     ] = None,
-    max_degree: MaxDegree = None,
-    bits: Bits = 8,
-    margin: Margin = None,
+    max_degree: sizes.MaxDegree = None,
+    bits: sizes.Bits = 8,
+    margin: sizes.Margin = None,
     hf_config: Annotated[
         Path | None, typer.Option(help="A Hugging Face config.json to judge.")
     ] = None,
@@ -75,15 +64,12 @@ def plan(
     from headcount.theory.laws import PlannedAggregation
     from headcount.theory.planner import plan as make_plan
 
-    items, edges, d_model, max_degree = resolve_sizes(items, edges, degree, d_model, max_degree)
+    items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
     answer = make_plan(
         items,
         edges,
         d_model=d_model,
-        variant=cast(
-            PlannedAggregation,
-            one_of("--variant", variant or "max", get_args(PlannedAggregation)),
-        ),
+        variant=sizes.one_of("--variant", variant or "max", get_args(PlannedAggregation)),
         max_degree=max_degree,
         bits_per_parameter=bits,
         margin=margin,
@@ -92,10 +78,10 @@ def plan(
     common.emit(asdict(answer), True) if as_json else _show_plan(answer)
 
 
-def _refuse_with_model(hf_config: Path | None, example: str | None, *sizes: object) -> None:
+def _refuse_with_model(hf_config: Path | None, example: str | None, *given: object) -> None:
     if hf_config is not None and example is not None:
         raise InputError("--hf-config and --example name two models; give one")
-    if any(size is not None for size in sizes):
+    if any(value is not None for value in given):
         raise InputError(
             "a model fixes its own sizes and softmax; beside it give only --items and --bits"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -25,15 +25,17 @@ Margin = Annotated[
     float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")
 ]
 
+Name = TypeVar("Name", bound=str)
 
-def one_of(option: str, value: str, allowed: Sequence[str]) -> str:
-    """Refuse a value that an option does not know."""
+
+def one_of(option: str, value: str, allowed: Sequence[Name]) -> Name:
+    """The allowed value that an option was given; any other is refused."""
     if value not in allowed:
         raise InputError(f"{option} {value}: not known; choose one of {', '.join(allowed)}")
-    return value
+    return allowed[allowed.index(value)]
 
 
-def resolve_sizes(
+def resolve(
     items: int | None,
     edges: int | None,
     degree: int | None,

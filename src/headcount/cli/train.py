@@ -137,19 +137,8 @@ def _make_folder(out: Path) -> None:
 
 
 def _save(result: RunResult, out: Path | None) -> None:
-    from dataclasses import replace
-
-    if out is None or result.weights is None:  # none are kept of a run that diverged
-        return
-    spec = result.spec
-    notes = {
-        "method": "train",
-        "seed": str(spec.seed),
-        "items": str(spec.items),
-        "variant": spec.variant,
-    }
-    notes |= {"context_length": str(spec.length), "steps": str(result.steps)}
-    replace(result.weights, notes=notes).save(out / f"seed-{spec.seed}.safetensors")
+    if out is not None and result.weights is not None:  # a diverged run keeps none
+        result.save_weights(out / f"seed-{result.spec.seed}.safetensors")
 
 
 def _summary(results: Sequence[RunResult], seconds: float) -> dict[str, Any]:
@@ -176,16 +165,12 @@ def _summary(results: Sequence[RunResult], seconds: float) -> dict[str, Any]:
 
 def _over_seeds(results: Sequence[RunResult]) -> tuple[float | None, float | None, float | None]:
     """Mean and 95 % interval over seeds, None where there is none."""
-    import pandas as pd
-
-    from headcount.analysis.curves import COLUMNS, curves
+    from headcount.analysis.curves import curves
+    from headcount.store.frames import results_frame
 
     if not results:
         return None, None, None
-    rows = [{name: getattr(result.spec, name, None) for name in COLUMNS} for result in results]
-    for row, result in zip(rows, results, strict=True):
-        row |= {"value": result.value, "diverged": result.diverged}
-    found = curves(pd.DataFrame(rows)).iloc[0]
+    found = curves(results_frame(results)).iloc[0]
 
     def known(name: str) -> float | None:
         return None if math.isnan(found[name]) else float(found[name])

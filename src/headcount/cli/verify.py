@@ -13,8 +13,6 @@ from headcount.errors import InputError
 from headcount.progress import notice
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from headcount.attention.recovery import Recovery
 
 
@@ -54,6 +52,7 @@ def verify(
     """
     from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.verification import verify as run
+    from headcount.problem.contexts import read_contexts
 
     if samples < 1:
         raise InputError(f"--samples {samples} checks nothing; choose at least 1")
@@ -69,7 +68,7 @@ def verify(
         loaded,
         read,
         rows,
-        contexts=None if contexts is None else _read_contexts(contexts),
+        contexts=None if contexts is None else read_contexts(contexts),
         context_length=context_length,
         search=search,
         samples=samples,
@@ -109,17 +108,3 @@ def _readable_pairs(shown: dict[str, Any]) -> dict[str, Any]:
         else value
         for name, value in shown.items()
     }
-
-
-def _read_contexts(path: Path) -> Tensor:
-    import numpy as np
-    import torch
-
-    from headcount.problem.tables import read_npy
-
-    array = read_npy(path)
-    if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise InputError(
-            f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}"
-        )
-    return torch.from_numpy(array.astype(np.int64))

@@ -10,6 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.recovery import Recovery
 from headcount.attention.verification import verify
 from headcount.constructions.methods import METHODS
 from headcount.constructions.template import Inverse, Signatures
@@ -84,6 +85,26 @@ def midpoint(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_mode
     if found.lowest_edge is None or found.highest_non_edge is None:
         return weights
     return replace(weights, threshold=(found.lowest_edge.score + found.highest_non_edge.score) / 2)
+
+
+def sampler_for(weights: KeyQuery, graph: Graph) -> ContextSampler | None:
+    """Draws contexts of the length that softmax weights were built for; None under max and sum."""
+    if weights.aggregation != "softmax":
+        return None
+    length = weights.context_length or default_context_length(graph.items, weights.heads)
+    return ContextSampler(graph, length)
+
+
+def verify_construction(
+    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"], *, seed: int = 0
+) -> Recovery:
+    """Verify what `construct` built, softmax weights on 1,000 contexts that its search did not see.
+
+    `seed` is that of the construction.
+    """
+    contexts = sampler_for(weights, graph)
+    # The search draws its contexts at seed 0; those would confirm the weights they selected.
+    return verify(weights, graph, table, contexts=contexts, samples=1000, seed=seed + 1)
 
 
 def default_context_length(items: int, heads: int) -> int:

@@ -1,6 +1,6 @@
-"""Contexts: the sampler of Appendices A.1 (permutations) and A.3 (general graphs), and labels.
+"""Contexts: the sampler of Appendices A.1 (permutations) and A.3 (general graphs), labels, files.
 
-One procedure serves both. For a context of ℓ of the m items:
+One procedure serves both appendices. For a context of ℓ of the m items:
 
 1. draw ℓ distinct items S uniformly, in uniform order;
 2. let each of them be in U with probability ρ (so |U| ~ Binomial(ℓ, ρ) and U is uniform given its
@@ -14,6 +14,7 @@ With out-degree 1 step 3 is A.1's. All of it is vectorised over contexts, slot b
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,7 @@ from headcount.errors import InputError
 from headcount.problem.distinct import distinct_items
 from headcount.problem.graph import Graph
 from headcount.problem.streams import below, halves, stream_key, words
+from headcount.problem.tables import read_npy
 from headcount.shapes import Bool, Int
 
 _CHUNK = 8192  # contexts drawn together
@@ -143,3 +145,16 @@ def labels(
     """y_pq of A.1: is (context[p], context[q]) an edge?"""
     rows = contexts.cpu().numpy()
     return torch.from_numpy(graph.has_edges(rows[:, :, None], rows[:, None, :])).to(contexts.device)
+
+
+def read_contexts(path: str | os.PathLike[str]) -> Int[Tensor, "count length"]:
+    """Contexts from a `.npy` file, one row of item ids each.
+
+    Whether the ids are distinct items of a graph is checked where the contexts are used.
+    """
+    array = read_npy(path)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InputError(
+            f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}"
+        )
+    return torch.from_numpy(array.astype(np.int64))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
+from headcount.constructions.compressive_noise import usual_heads
 from headcount.constructions.template import Signatures, fill, inverter, split_sources
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
@@ -25,6 +26,23 @@ _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 _LINE = "#222222"
 _LIMIT = "∞"
 Layers = alt.LayerChart | alt.FacetChart
+
+
+def noise_chart(items: int, d_model: int, seed: int = 0) -> alt.HConcatChart:
+    """Measure Section 5 around these sizes and draw it, as `draw_noise` does.
+
+    N₃ is measured at d_model and a quarter of it, for three widths d_k. The gaps are measured from
+    one head up to twice the ⌈m/d_model⌉ of Algorithm 1, over budgets that double from m/4 to 4m.
+    """
+    usual = usual_heads(items, d_model)
+    heads = sorted({1, max(usual // 4, 1), max(usual // 2, 1), usual, min(2 * usual, items)})
+    # No budget is below the largest number of heads, so that every head has a width.
+    budgets = [max(items // 4, heads[-1]) * 2**power for power in range(5)]
+    d_models = sorted({max(d_model // 4, 1), d_model})
+    return draw_noise(
+        n3_by_block(items, d_models, (16, 128, 1024), seed),
+        gaps_by_budget(items, d_model, heads, budgets, seed),
+    )
 
 
 def n3_by_block(

@@ -45,6 +45,11 @@ class Incoherence:
         """Whether the bracket of the distinct pairs is closed; ε_d, ρ and γ always are exact."""
         return self.distinct[0] == self.distinct[1]
 
+    def constants_needed(self, items: int) -> tuple[float, float]:
+        """The least c₂ and c₃ of Theorem B.5 on a table of m items: ρ·ln m and γ·ln m."""
+        growth = log(max(items, 2))
+        return self.leakage * growth, self.cross_leakage * growth
+
     @property
     def margin(self) -> float:
         """How far from τ = d_k/2 each score stays, over d_k, as d_k → ∞.
@@ -77,15 +82,24 @@ def balanced_scale(table: Float[Tensor, "items d_model"]) -> float:
     return scale
 
 
+def default_block(items: int, d_model: int) -> int:
+    """B = d_model/ln m, rounded, from 1 to m: the order of Corollary B.7's block.
+
+    >>> default_block(256, 64)  # 64/5.545
+    12
+    """
+    return min(max(round(d_model / log(max(items, 2))), 1), items)
+
+
 def incoherence(
     table: Float[Tensor, "items d_model"],
-    block: int,
+    block: int | None = None,
     scale: float | None = None,
     *,
     work: int = 40_000_000,
     seed: int = 0,
 ) -> Incoherence:
-    """Definition B.4's ε_d, ρ and γ at block size B.
+    """Definition B.4's ε_d, ρ and γ at block size B, `default_block` unless given.
 
     μ is `balanced_scale` unless given (Corollary B.7 has d·p_B). A pair i ≠ j takes m products,
     `work` in all: every pair where that suffices (m ≤ 431). Else the bracket's lower end comes from
@@ -95,7 +109,8 @@ def incoherence(
     >>> round(found.leakage, 6), round(found.cross_leakage, 6), found.exact
     (0.36, 0.36, True)
     """
-    items = len(table)
+    items, d_model = table.shape
+    block = default_block(items, d_model) if block is None else block
     if not 1 <= block <= items:
         raise InputError(f"block {block} does not fit {items} items; choose 1…{items}")
     scale = balanced_scale(table) if scale is None else scale

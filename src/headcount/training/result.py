@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 
 from headcount.attention.key_query import KeyQuery
+from headcount.errors import InputError
 from headcount.notebook import html_table
 from headcount.training.spec import RunSpec
 
@@ -27,6 +29,23 @@ class RunResult:
     seconds: float  # its share of the wall time
     versions: dict[str, str] = field(default_factory=dict)
     weights: KeyQuery | None = field(default=None, compare=False, repr=False)  # on request
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights to a `.safetensors` file, with notes on the run that trained them."""
+        if self.weights is None:
+            raise InputError(
+                f"{path}: the run kept no weights; train with weights=True, and if it diverged, "
+                "with another seed or learning rate"
+            )
+        notes = {
+            "method": "train",
+            "seed": str(self.spec.seed),
+            "items": str(self.spec.items),
+            "variant": self.spec.variant,
+            "context_length": str(self.spec.length),
+            "steps": str(self.steps),
+        }
+        replace(self.weights, notes=notes).save(path)
 
 
 class RunResults(list[RunResult]):

@@ -1,0 +1,81 @@
+"""Signal and noise of Construction II, measured on one random problem (Section 5, Lemma B.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headcount.attention.verification import verify
+from headcount.constructions.template import Signatures, fill, inverter, split_sources
+from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.makers import permutation_graph
+from headcount.theory.noise import concentration, noise_summary
+from headcount.theory.noise_law import predicted_n3
+
+
+@dataclass(frozen=True)
+class CompressiveNoise:
+    """What the scores of Construction II consist of, and whether they recognise the graph."""
+
+    items: int
+    d_model: int
+    heads: int
+    key_dim: int
+    budget: int
+    block: int  # B, the edges of the largest head
+    exact: bool
+    lowest_edge: float | None  # score after the maximum over heads
+    highest_non_edge: float | None
+    threshold: float
+    least_c2: float  # the least C₂ and C₃ with which Lemma B.3 holds here
+    least_c3: float
+    n3_by_equation_1: float  # Eq. (1) with constant 1
+    parts: dict[str, dict[str, float]]  # signal, n1, n2, n3: rms, max and max_mean of each
+
+
+def measure_noise(
+    items: int, d_model: int, key_dim: int, *, heads: int | None = None, seed: int = 0
+) -> CompressiveNoise:
+    """Build Construction II for a random permutation on a Gaussian table, and split its scores.
+
+    `heads` is ⌈m/d_model⌉ unless given. See `noise_summary` for the pairs that each part covers.
+
+    >>> found = measure_noise(32, 8, key_dim=4)
+    >>> found.heads, found.block, sorted(found.parts)
+    (4, 8, ['n1', 'n2', 'n3', 'signal'])
+    """
+    graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
+    heads = usual_heads(items, d_model) if heads is None else heads
+    matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)
+    found = verify(fill(table, matchings, signatures, key_dim, inverter("transpose")), graph, table)
+    blocks = [(part.sources, part.targets) for part in matchings]
+    block = max(len(part.sources) for part in matchings)
+    summary = noise_summary(table, blocks, signatures.draw(items, key_dim))
+    lemma = concentration(table, blocks)
+    return CompressiveNoise(
+        items=items,
+        d_model=d_model,
+        heads=heads,
+        key_dim=key_dim,
+        budget=found.budget,
+        block=block,
+        exact=found.exact,
+        lowest_edge=found.lowest_edge and found.lowest_edge.score,
+        highest_non_edge=found.highest_non_edge and found.highest_non_edge.score,
+        threshold=found.threshold,
+        least_c2=lemma.leakage_mass,
+        least_c3=lemma.c3,
+        n3_by_equation_1=predicted_n3(items, d_model, block, key_dim),
+        parts={
+            str(line.pop("part")): {str(name): float(value) for name, value in line.items()}
+            for line in summary.to_dict("records")
+        },
+    )
+
+
+def usual_heads(items: int, d_model: int) -> int:
+    """⌈m/d_model⌉, as in Algorithm 1, also where d_model does not divide m.
+
+    >>> usual_heads(33, 8)
+    5
+    """
+    return max(-(-items // max(d_model, 1)), 1)
