@@ -63,7 +63,7 @@ def recorded(
     """Add the entry to the folder's manifest, at the start and however the work ends.
 
     It is there from the start so that the next command knows the preset of a run that was killed.
-    The function that this gives brings the manifest up to date in between.
+    The returned function updates the manifest in between.
     """
     before = folder.history()
 
