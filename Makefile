@@ -30,7 +30,7 @@ lint: .venv/installed-dev
 	$(BIN)/lint-imports
 
 # The native engine is compiled on installation, so its sources count too.
-NATIVE := $(wildcard src/headcount/training/engines/native/*.cpp src/headcount/training/engines/native/*.h)
+NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))
 
 .venv/installed: pyproject.toml constraints.txt setup.py $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -42,4 +42,5 @@ NATIVE := $(wildcard src/headcount/training/engines/native/*.cpp src/headcount/t
 	touch $@
 
 clean:
-	rm -rf .venv results build src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv results build src/*.egg-info
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache

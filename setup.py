@@ -1,4 +1,4 @@
-"""Build the native engine's library; without a C++ compiler the install goes on without it."""
+"""Build the native engine's library; without a C++ compiler the install continues without it."""
 
 from glob import glob
 

@@ -109,7 +109,7 @@ def test_the_predictions_that_the_test_was_built_on():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: gardner_capacity(0), "must lie strictly between 0 and 1"),
+        (lambda: gardner_capacity(0), "must be strictly between 0 and 1"),
         (lambda: freedom_needed(4, 16), "at least one edge and one non-edge"),
         (lambda: degrees_of_freedom(0, 1, 1), "must be at least 1"),
         (lambda: with_ratio(pd.DataFrame({"items": [1]})), "lack the columns"),

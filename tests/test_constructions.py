@@ -349,7 +349,7 @@ def test_softmax_weights_are_construction_ii_read_by_softmax():
             ),
             "context length 0",
         ),
-        (lambda: Signatures("bernoulli", 5.0), "must lie between 0 and 1"),
+        (lambda: Signatures("bernoulli", 5.0), "must be between 0 and 1"),
         (
             lambda: construct(random_graph(5, 7), 2 * gaussian_embeddings(5, 4)),
             "row . has 2; use inverse pinv",

@@ -17,6 +17,13 @@ from .measured import measured_evidence
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COLUMNS = 100
+SOURCES = [
+    path
+    for suffix in ("js", "css", "html", "h", "cpp")
+    for path in sorted((ROOT / "src").rglob(f"*.{suffix}"))
+]
+LINK_ONLY = re.compile(r"[-*]? *!?\[[^\]]*\](\([^)]*\)|: \S+)[.,;]?")
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -86,3 +93,27 @@ def test_the_readme_judges_the_claims_as_the_report_does():
         ours = re.sub(r"\([^)]*\)", "", number)  # in brackets stand the paper's
         told = re.findall(r"−?\d+(?:\.\d+)?", judged[name].number)
         assert set(re.findall(r"−?\d+(?:\.\d+)?", ours)) <= set(told), (name, number, told)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
+def test_prose_fits_100_columns(document):
+    """Tables, code blocks and lines that are nothing but a link may be longer."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = [
+        line
+        for line in text.splitlines()
+        if not line.startswith("|") and not LINK_ONLY.fullmatch(line.strip())
+    ]
+    assert [line for line in prose if len(line) > COLUMNS] == []
+
+
+def test_sources_in_other_languages_fit_100_columns():
+    """Python's lines are checked by ruff."""
+    assert {path.suffix for path in SOURCES} == {".js", ".css", ".html", ".h", ".cpp"}
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > COLUMNS
+    ]
+    assert found == []

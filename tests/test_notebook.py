@@ -89,5 +89,9 @@ def test_thresholds_draw_themselves():
     drawn = found.plot().to_dict()
     (rows,) = drawn["datasets"].values()
     assert [(row["central"], row["size"]) for row in rows] == [(4, 64 * 6 / 16)]
+    line, point = (layer["encoding"] for layer in drawn["layer"])
+    assert {point[axis]["scale"]["type"] for axis in "xy"} == {"log"}
+    assert line["y"]["scale"] == point["y"]["scale"]
+    assert point["shape"]["field"] == "degree"
     with pytest.raises(InputError, match="nothing to draw"):
         hc.thresholds(frame(0.5)).plot()

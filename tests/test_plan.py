@@ -202,7 +202,7 @@ def test_ten_million_items_are_planned_quickly():
         ({"items": 1}, "items = 1"),
         ({"d_model": 0}, "d_model = 0"),
         ({"edges": 4, "max_degree": 9}, "max_degree = 9"),
-        ({"edges": 24, "max_degree": 2}, "lies between 3 and 8"),
+        ({"edges": 24, "max_degree": 2}, "must be between 3 and 8"),
         ({"context_length": 0}, "context_length = 0"),
     ],
 )

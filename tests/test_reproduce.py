@@ -331,7 +331,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in
     while running.poll() is None and not (store.exists() and _stored(store)):
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    assert "the same command goes on from there" in running.communicate()[1]
+    assert "the same command continues from there" in running.communicate()[1]
     assert running.returncode == 130
     folder = ResultsFolder(tmp_path / "here")
     assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(store) > 0

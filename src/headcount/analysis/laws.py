@@ -66,7 +66,7 @@ def fit_law(
     The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two
     factors of the value, so the interval comes from the ratios of the found values to the law's; a
     line's own prediction interval has nearly the same width at all sizes. With b and s the mean and
-    standard deviation of the ratios' logarithms, a new ratio lies in
+    standard deviation of the ratios' logarithms, a new ratio falls within
     exp(b ± t_{0.975, n−1}·s·√(1 + 1/n)) with 95 % probability if these are normal.
 
     >>> sizes = {"variant": "max", "degree": 1, "items": [64, 256, 256], "d_model": [16, 32, 64]}

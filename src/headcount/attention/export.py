@@ -62,7 +62,7 @@ class TorchAttention:
     """The state dict of a `torch.nn.MultiheadAttention` and what a file says about it.
 
     `facts`: embed_dim, num_heads, add_bias_kv (is there a resting place?), d_model, aggregation,
-    threshold (τ), temperature (1/β; scores are divided by it), and what β rests on: margin and
+    threshold (τ), temperature (1/β; scores are divided by it), and what β depends on: margin and
     context_length, unless softmax.
     """
 

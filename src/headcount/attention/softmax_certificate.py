@@ -53,7 +53,7 @@ def softmax_certificate(
     Each pair (i, j) is bounded over all contexts with i and j. Pairs that these bounds leave open
     are searched, worst first: a context that breaks one refutes the weights. `search` is how many
     cases (a pair, or a part of its contexts) may be looked into before the answer is `open`. No
-    verdict rests on rounding.
+    verdict depends on rounding.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)

@@ -142,7 +142,7 @@ def compare(subjects: list[Subject], repeats: int, report: Report = silent) -> l
 
 
 def _try(subject: Subject, act: Callable[[], Any]) -> Any:
-    """One subject that fails leaves a row that says why; the others go on."""
+    """One subject that fails leaves a row that says why; the others continue."""
     try:
         return act()
     except Exception as error:

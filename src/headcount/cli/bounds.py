@@ -110,7 +110,7 @@ def _show(title: str, advice: str, lower: list[LowerBound], upper: list[UpperBou
         )
         for bound in upper
     ]
-    print_table(title, advice, ("bound", "D_K", "h × d_k", "rests on"), rows)
+    print_table(title, advice, ("bound", "D_K", "h × d_k", "assumes"), rows)
 
 
 def _advice(

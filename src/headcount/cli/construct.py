@@ -116,7 +116,7 @@ def construct(
         raise InputError("give a graph and a table: headcount construct GRAPH TABLE --out WEIGHTS")
     if items is not None or d_model is not None:
         raise InputError(
-            "--items and --d-model are for --trials; a graph and a table bring their own"
+            "--items and --d-model are for --trials; a graph and a table have their own"
         )
     if out is None and not json:
         notice("the weights are not written; give --out FILE.safetensors to keep them")

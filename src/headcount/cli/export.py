@@ -32,8 +32,8 @@ def export(
 ) -> None:
     """Write the weights as the state dict of a stock torch.nn.MultiheadAttention.
 
-    Each head attends to a target in the context, and rests on one more
-    key (add_bias_kv) when there is none. The temperature follows from the
+    Each head attends to a target in the context, and falls back to an
+    extra key (add_bias_kv) when there is none. The temperature follows from the
     margin on the graph and the table, and from the context length.
     Softmax weights are written as they are and need only themselves.
 

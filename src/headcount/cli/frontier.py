@@ -55,7 +55,7 @@ def frontier(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compile graphs over a grid of sizes: the smallest certified D_K, beside other ones.
+    """Compile graphs over a grid of sizes: the smallest certified D_K, compared with others.
 
     The others are the trained D_K*, the smallest exact construction, both as
     shipped with headcount, and the largest lower bound. Rows that --out holds
@@ -82,7 +82,7 @@ def frontier(
     _show(rows, json, out, chart)
     if len(rows) < len(asked):
         kept = (
-            f"; {out} has every row that is finished, and the same command goes on from there"
+            f"; {out} has every row that is finished, and the same command continues from there"
             if out
             else ""
         )
@@ -139,9 +139,9 @@ def _tell_known(asked: list[FrontierPoint], time_limit: float, out: Path) -> Non
     known = rows.loc[[key in asked for key in rows[KEY].itertuples(index=False, name=None)]]
     if len(known):
         notice(f"{len(known)} of {len(asked)} rows are in {out}")
-    if hasty := int((known["time_limit"] < time_limit).sum()):
+    if shorter := int((known["time_limit"] < time_limit).sum()):
         notice(
-            f"{hasty} of them had less than {time_limit:g} s; "
+            f"{shorter} of them had less than {time_limit:g} s; "
             "to search these again choose another --out"
         )
 
@@ -169,7 +169,7 @@ def _show(table: pd.DataFrame, json: bool, out: Path | None, chart: Path | None)
         [_cells(row, several) for row in rows],
     )
     if out is None:
-        notice("the table is not kept; give --out FILE.csv to keep it and to go on from there")
+        notice("the table is not kept; give --out FILE.csv to keep it and continue from there")
 
 
 def _cells(row: dict[str, Any], several: bool) -> list[str]:

@@ -69,7 +69,7 @@ def reproduce(
     except KeyboardInterrupt:
         notice(
             f"interrupted; finished runs are stored in {folder}, "
-            "and the same command goes on from there"
+            "and the same command continues from there"
         )
         sys.exit(130)
     more = {"seconds": dict(found.seconds), "trained": found.trained}

@@ -53,7 +53,7 @@ def print_table(
     rows: Sequence[Sequence[str]],
     notes: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Print what was asked, the answer in one sentence, the table, and what each row rests on."""
+    """Print what was asked, the answer in one sentence, the table, and what each row assumes."""
     from rich import box
     from rich.console import Console
     from rich.padding import Padding
@@ -62,8 +62,8 @@ def print_table(
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, name in enumerate(columns):
-        text = number == 0 or name == "rests on"
-        table.add_column(name, justify="left" if text else "right", no_wrap=name != "rests on")
+        text = number == 0 or name == "assumes"
+        table.add_column(name, justify="left" if text else "right", no_wrap=name != "assumes")
     for row in rows:
         table.add_row(*row)
     console.print(title, style="dim", markup=False)

@@ -61,7 +61,7 @@ class MaxSearch(WeightSearch):
     def reach(self, budget: int, rounds: Iterable[int] | None = None, both: bool = False) -> bool:
         """Whether weights of at most this budget are found in the given rounds, each slower.
 
-        Round 0 is hasty: one short trial with the likeliest number of heads. Round 1 tries both
+        Round 0 is quick: one short trial with the likeliest number of heads. Round 1 tries both
         signs of τ, the others the likelier one, unless `both`.
         """
         if rounds is None:  # with a time limit, as many as it allows

@@ -52,7 +52,7 @@ class Signatures:
     def __post_init__(self) -> None:
         if not 0 < self.sparsity < 1:
             raise InputError(
-                f"sparsity {self.sparsity} must lie between 0 and 1; change it or leave it out"
+                f"sparsity {self.sparsity} must be between 0 and 1; change it or leave it out"
             )
 
     def draw(self, items: int, key_dim: int) -> Float[Tensor, "items key_dim"]:

@@ -42,7 +42,7 @@ def binary_embeddings(
     if density is None:
         density = min(0.5, 2 * math.log(max(items, 2)) / d_model)
     if not 0 < density < 1:
-        raise InputError(f"density {density} must lie between 0 and 1; change it or leave it out")
+        raise InputError(f"density {density} must be between 0 and 1; change it or leave it out")
     draws = generator(seed).random((items, d_model))
     return torch.from_numpy(draws < density).float()
 

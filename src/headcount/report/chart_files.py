@@ -47,7 +47,7 @@ def write_chart(
 ) -> tuple[list[Path], int]:
     """Write `stem`.png, .svg and .pdf; gives their paths and the height of the picture in pixels.
 
-    The SVG is drawn once and the others are made from it: half the time of drawing each anew.
+    The SVG is drawn once and the others are made from it: half the time of drawing each of them.
     """
     unknown = sorted(set(formats) - set(FORMATS))
     if unknown:

@@ -52,7 +52,7 @@ def reproduce(
 ) -> Reproduction:
     """Run the paper's experiments into a folder and write a report that sets ours beside them.
 
-    What the folder already holds is not run again, so the same call goes on after an interrupt
+    What the folder already holds is not run again, so the same call continues after an interrupt
     (KeyboardInterrupt), a crash or a kill.
 
     Args:

@@ -1,6 +1,6 @@
 """The folder of a reproduction: its runs, bounds and report, and how they were made.
 
-runs.sqlite    the store, from which an interrupted reproduction goes on
+runs.sqlite    the store, from which an interrupted reproduction continues
 runs.parquet   the finished runs, one row each
 ceilings.csv   lower bounds and constructions at the same sizes
 block/         runs of Section 7.3, if they were asked for; otherwise the shipped ones are shown

@@ -1,4 +1,4 @@
-"""States of runs that are not finished, so that a sweep that was stopped can go on with them."""
+"""States of unfinished runs, so that a sweep that was stopped can continue them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS = ("weights", "first", "second", "threshold")  # of a State
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run that is not finished: all that is needed to go on with it."""
+    """An unfinished run: all that is needed to continue it."""
 
     spec: RunSpec
     state: State

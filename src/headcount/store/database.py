@@ -67,7 +67,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Store everything in the block when it ends, or nothing; waits for other writers."""
         with self._lock, explained(self.path):
-            # SQLite would go on writing to a deleted file, where no one finds the results.
+            # SQLite would keep writing to a deleted file, where no one finds the results.
             if _identity(self.path) != self._identity:
                 raise InputError(
                     f"{self.path}: was removed or replaced while it was in use; start again"

@@ -34,7 +34,7 @@ def export(
     The file is written whole or not at all. The format is that of the suffix unless given. Floats
     have the digits that give the same bits back (pandas below 3.1 needs
     `float_precision="round_trip"` to read them). Specs, histories and versions are JSON in CSV and
-    parquet. Runs of the transformer block bring one column more, `details`.
+    parquet. Runs of the transformer block have one more column, `details`.
     """
     helpers = [database.path, *(f"{database.path}{end}" for end in ("-wal", "-shm", "-journal"))]
     if os.path.realpath(out) in map(os.path.realpath, helpers):

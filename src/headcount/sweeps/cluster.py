@@ -165,7 +165,7 @@ class Cluster:
                 worker.task = self._submit(name, shard.function, *shard.arguments)
 
     def _collect(self, queue: ShardQueue[Any]) -> None:
-        """Wait a moment for shards, and take what they bring."""
+        """Wait a moment for shards, and take their results."""
         deadline = time.monotonic() + _POLL
         tasks = [worker.task for worker in self._workers.values() if worker.task]
         while time.monotonic() < deadline and not any(task.done() for task in tasks):

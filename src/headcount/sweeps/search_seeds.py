@@ -1,6 +1,6 @@
 """What k of n seeds decide: which of A.2's three tests a rung can still pass with all its seeds.
 
-Two kinds of rules. Sound: F1 lies in [0, 1], so the best that the missing seeds can do is known
+Two kinds of rules. Sound: F1 is between 0 and 1, so the best that the missing seeds can do is known
 exactly. Statistical: the missing seeds are like those seen, whose spread is drawn towards the usual
 one, as two seeds say little about it. Such a decision is wrong with odds `Rules.odds`. Only
 failures are decided early: a pass takes all seeds.

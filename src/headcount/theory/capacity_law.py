@@ -29,7 +29,7 @@ def gardner_capacity(rate: float) -> float:
     (2.0, 13.77)
     """
     if not 0 < rate < 1:
-        raise InputError(f"the share of edges is {rate}; it must lie strictly between 0 and 1")
+        raise InputError(f"the share of edges is {rate}; it must be strictly between 0 and 1")
     if rate == 0.5:
         return 2.0  # the minimum is at θ = 0, where both terms are 1/2
     # θ is where the labels would be cut if they were Gaussian: it grows like √(2 ln 1/f).

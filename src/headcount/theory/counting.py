@@ -41,7 +41,7 @@ def check_degree(items: int, edges: int, max_degree: int) -> None:
     """Refuse a maximum degree that no graph of these sizes has."""
     if not edges <= items * max_degree or max_degree > min(items, edges):
         raise InputError(
-            f"max_degree = {max_degree}: with {edges} edges on {items} items it lies between "
+            f"max_degree = {max_degree}: with {edges} edges on {items} items it must be between "
             f"{math.ceil(edges / items)} and {min(items, edges)}; "
             "pass the largest in- or out-degree"
         )

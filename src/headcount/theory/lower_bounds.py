@@ -67,14 +67,14 @@ def margin_bits(
 
     Take one (U, V) for each graph. Of two graphs with as many edges, each has a pair that the other
     lacks; the four margins add up to 4γ, the thresholds cancel, and one of the two scores moves by
-    2γ or more. So the (U, V) lie 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L,
+    2γ or more. So the (U, V) are 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L,
     balls of radius ρ in that norm are disjoint, have ρ^2n·(n!)²/(2n)! of the volume of two unit
-    balls, and lie in two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs,
+    balls, and fit into two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs,
     which is no more than (2 + 2/ρ)^2n.
     """
     if not 0 < margin < 1:
         raise InputError(
-            f"margin = {margin}: it must lie in (0, 1); divide it by the norms of U and V"
+            f"margin = {margin}: it must be between 0 and 1; divide it by the norms of U and V"
         )
     lipschitz = 0.5 if aggregation == "softmax" else 1.0
     return 2 * d_model * budget * math.log2(2 + 2 * lipschitz / margin)

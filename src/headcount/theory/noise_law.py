@@ -48,7 +48,7 @@ def measure_n3(
     """
     if not all(1 <= block <= items for block in blocks) or min(key_dims, default=0) < 1:
         raise InputError(
-            f"blocks must lie in 1…{items} and key_dims must be at least 1; choose such sizes"
+            f"blocks must be between 1 and {items} and key_dims at least 1; choose such sizes"
         )
     rng = np.random.default_rng([seed, 0x3])
     table = gaussian_embeddings(items, d_model, seed)

@@ -238,7 +238,7 @@ def _construction_rows(case: _Case) -> Iterator[Row]:
 
 
 def _interval_text(what: str, ends: tuple[float, float] | None) -> str:
-    return f" 95 % of new {what} lie in {ends[0]:,.0f} … {ends[1]:,.0f}." if ends else ""
+    return f" 95 % of new {what} fall within {ends[0]:,.0f} … {ends[1]:,.0f}." if ends else ""
 
 
 def _construction_reason(

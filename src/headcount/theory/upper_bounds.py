@@ -101,7 +101,7 @@ def general_embedding(items: int, block: int, *, constant: float | None = None) 
     check_sizes(items)
     if not 1 <= block <= items:
         raise InputError(
-            f"block = {block}: the block size lies between 1 and {items} items; choose one there"
+            f"block = {block}: the block size must be between 1 and {items} items; choose another"
         )
     key_dim, origin = width("general-embedding", constant, log(items))
     condition = f"ρ and γ of Definition B.4 at most c/ln m = c·{1 / log(items):.2g}"

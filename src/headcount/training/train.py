@@ -134,7 +134,7 @@ class _FleetRun:
         self._check = self._fleet.check()
 
     def stop_finished(self, seconds: float) -> list[RunResult]:
-        """Results of the runs that end here; the others go on. `seconds`: of the block, per run."""
+        """Results of the runs that end here; `seconds` of the block are per run."""
         assert self._fleet is not None
         ended = []
         checks = zip(self.runs, self._check.values, self._check.diverged, strict=True)
@@ -196,7 +196,7 @@ def _fleet_runs(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iter
         spec, taken = run.spec, _taken(run)
         if taken >= spec.steps:
             raise InputError(
-                f"a run of {spec.steps} steps cannot go on after {taken}; raise its limit"
+                f"a run of {spec.steps} steps cannot continue after {taken}; raise its limit"
             )
         groups[engine.group(spec), spec.steps, spec.check_every, taken].append(run)
     for group in groups.values():

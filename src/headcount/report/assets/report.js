@@ -16,9 +16,9 @@
     drawing: null,
   }));
 
-  // --- Fitting a chart to the page -------------------------------------------------------------------------------
+  // --- Fitting a chart to the page ---------------------------------------------------------------
 
-  /** The text in lines that fit into `room` pixels at a font size; a list of lines is broken line by line. */
+  /** The text in lines that fit into `room` pixels at a font size; a list, line by line. */
   function wrapped(text, room, size = 11) {
     if (Array.isArray(text)) return text.flatMap((line) => wrapped(line, room, size));
     const length = Math.floor(room / (size * 0.62));
@@ -35,18 +35,24 @@
   function withTitle(title, room) {
     if (typeof title === "string" || Array.isArray(title)) return wrapped(title, room, 14);
     const text = wrapped(title.text, room, title.fontSize ?? 14);
-    return { ...title, text, subtitle: wrapped(title.subtitle, room, title.subtitleFontSize ?? 12) };
+    const subtitle = wrapped(title.subtitle, room, title.subtitleFontSize ?? 12);
+    return { ...title, text, subtitle };
   }
 
-  /** A legend above or below the plot, no wider than the page; long names of `domain` are broken into lines. */
+  /**
+   * A legend above or below the plot, no wider than the page; long names of `domain` are broken
+   * into lines.
+   */
   function withLegend(legend, domain, fit) {
     const orient = legend.orient === "top" ? "top" : "bottom";
     const direction = legend.direction ?? "horizontal";
-    const columns = direction === "vertical" ? 1 : Math.min(legend.columns || Infinity, fit.entries);
+    const most = Math.min(legend.columns || Infinity, fit.entries);
+    const columns = direction === "vertical" ? 1 : most;
     const out = { ...legend, orient, direction, columns };
     if (legend.title) out.title = wrapped(legend.title, fit.room);
     if (direction === "vertical" && Array.isArray(domain) && !legend.labelExpr) {
-      const lines = Object.fromEntries(domain.map((name) => [name, wrapped(String(name), fit.plot - 30)]));
+      const broken = (name) => wrapped(String(name), fit.plot - 30);
+      const lines = Object.fromEntries(domain.map((name) => [name, broken(name)]));
       out.labelExpr = `(${JSON.stringify(lines)})[datum.label]`;
     }
     return out;
@@ -67,22 +73,27 @@
     return out;
   }
 
+  /** The charts that the spec is composed of. */
+  const partsOf = (spec) =>
+    [spec.spec, ...COMPOSED.flatMap((key) => spec[key] ?? [])].filter(Boolean);
+
   /** How many plots the spec sets side by side at most. */
   function columnsOf(spec) {
-    const own = spec.hconcat?.length ?? spec.columns ?? (spec.facet && !spec.facet.row ? Infinity : 1);
-    const inner = [spec.spec, ...COMPOSED.flatMap((key) => spec[key] ?? [])].filter(Boolean).map(columnsOf);
-    return Math.max(own, ...inner);
+    const unbounded = spec.facet && !spec.facet.row;
+    const own = spec.hconcat?.length ?? spec.columns ?? (unbounded ? Infinity : 1);
+    return Math.max(own, ...partsOf(spec).map(columnsOf));
   }
 
   function widestOf(spec) {
-    const inner = [spec.spec, ...COMPOSED.flatMap((key) => spec[key] ?? [])].filter(Boolean).map(widestOf);
-    return Math.max(typeof spec.width === "number" ? spec.width : 0, ...inner);
+    const own = typeof spec.width === "number" ? spec.width : 0;
+    return Math.max(own, ...partsOf(spec).map(widestOf));
   }
 
   /** On a narrow page a plot takes the room there is, unless it is a small one beside others. */
-  const widthOf = (width, fit) => (fit.narrow && width >= 150 ? fit.plot : Math.min(width, fit.plot));
+  const widthOf = (width, fit) =>
+    fit.narrow && width >= 150 ? fit.plot : Math.min(width, fit.plot);
 
-  /** The same chart with at most `fit.columns` plots side by side, none wider than `fit.plot` pixels. */
+  /** The chart with at most `fit.columns` plots side by side, none wider than `fit.plot` pixels. */
   function fitted(spec, fit) {
     const out = { ...spec };
     if (typeof spec.width === "number") out.width = widthOf(spec.width, fit);
@@ -91,7 +102,9 @@
     if (spec.columns || spec.facet) out.columns = Math.min(spec.columns ?? Infinity, fit.columns);
     if (spec.facet?.column && !spec.facet.row && fit.columns === 1) out.facet = spec.facet.column;
     else if (spec.facet?.column || spec.facet?.row || out.columns === Infinity) delete out.columns;
-    for (const key of COMPOSED) if (spec[key]) out[key] = spec[key].map((part) => fitted(part, fit));
+    for (const key of COMPOSED) {
+      if (spec[key]) out[key] = spec[key].map((part) => fitted(part, fit));
+    }
     if (spec.spec) out.spec = fitted(spec.spec, fit);
     if (spec.hconcat && fit.columns < spec.hconcat.length) {
       out.concat = out.hconcat;
@@ -112,10 +125,14 @@
     };
   }
 
-  /** A tighter fit for a chart that came out `width` pixels wide, or null when it is as tight as it gets. */
+  /** A tighter fit for a chart that came out `width` pixels wide; null when there is none. */
   function nextFit(spec, fit, width, room) {
-    const columns = Math.min(columnsOf(spec), fit.columns, 12); // a facet without `columns` sets all in one row
-    if (columns > 1) return { ...fit, columns: Math.max(1, Math.min(columns - 1, Math.floor((columns * room) / width))) };
+    // At most 12: a facet without `columns` sets all in one row.
+    const columns = Math.min(columnsOf(spec), fit.columns, 12);
+    if (columns > 1) {
+      const fewer = Math.min(columns - 1, Math.floor((columns * room) / width));
+      return { ...fit, columns: Math.max(1, fewer) };
+    }
     const plot = Math.floor(widthOf(widestOf(spec), fit) - (width - room) - 1);
     return plot >= 120 ? { ...fit, plot } : null;
   }
@@ -123,11 +140,12 @@
   function configured(spec, fit) {
     const out = fitted(spec, fit);
     if (!fit.narrow) return out;
-    const legend = { ...spec.config?.legend, orient: "bottom", columns: fit.entries, direction: "horizontal" };
+    const below = { orient: "bottom", columns: fit.entries, direction: "horizontal" };
+    const legend = { ...spec.config?.legend, ...below };
     return { ...out, config: { ...spec.config, legend } };
   }
 
-  // --- Drawing ---------------------------------------------------------------------------------------------------
+  // --- Drawing -----------------------------------------------------------------------------------
 
   async function draw(chart) {
     const room = chart.box.clientWidth;
@@ -152,34 +170,43 @@
     return chart.drawing;
   }
 
-  // --- Filters ---------------------------------------------------------------------------------------------------
+  // --- Filters -----------------------------------------------------------------------------------
 
   const chosen = (some = selects) => some.filter((select) => select.value !== "");
-  const inWords = (some) => some.map((select) => `${select.dataset.label} = ${select.value}`).join(", ");
-  const filtersOf = (chart) => selects.filter((select) => chart.spec.params?.some((param) => param.name === select.name));
+  const inWords = (some) =>
+    some.map((select) => `${select.dataset.label} = ${select.value}`).join(", ");
+  const filtersOf = (chart) =>
+    selects.filter((select) => chart.spec.params?.some((param) => param.name === select.name));
 
   /** Whether the chart has points that pass the filters. */
   function hasSome(chart, active) {
     const { data, datasets } = chart.spec;
     const rows = datasets[data?.name] ?? Object.values(datasets).flat();
-    return rows.some((row) => active.every((select) => row[select.dataset.column] === Number(select.value)));
+    const passes = (row, select) => row[select.dataset.column] === Number(select.value);
+    return rows.some((row) => active.every((select) => passes(row, select)));
   }
 
   /** Set the chart's signals, and say underneath what is shown. */
   async function filter(chart) {
     if (!chart.view) return;
     const own = filtersOf(chart);
-    for (const select of own) chart.view.signal(select.name, select.value === "" ? null : Number(select.value));
+    for (const select of own) {
+      chart.view.signal(select.name, select.value === "" ? null : Number(select.value));
+    }
     await chart.view.runAsync();
     const active = chosen(own);
-    const text = hasSome(chart, active) ? `Shown: ${inWords(active)}.` : `No point here has ${inWords(active)}.`;
+    const words = inWords(active);
+    const text = hasSome(chart, active) ? `Shown: ${words}.` : `No point here has ${words}.`;
     chart.note.textContent = active.length ? text : "These filters do not apply to this chart.";
     chart.note.hidden = chosen().length === 0;
   }
 
   function filterAll() {
     for (const select of selects) select.classList.toggle("chosen", select.value !== "");
-    const showing = charts.filter((chart) => chosen(filtersOf(chart)).length && hasSome(chart, chosen(filtersOf(chart))));
+    const showing = charts.filter((chart) => {
+      const active = chosen(filtersOf(chart));
+      return active.length && hasSome(chart, active);
+    });
     const text = `${showing.length} of ${charts.length} charts have matching points`;
     form.querySelector("output").textContent = chosen().length ? text : "";
     return Promise.all(charts.map(filter));
@@ -202,9 +229,13 @@
   form.addEventListener("change", () => { remember(); filterAll(); });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => { remember(); filterAll(); }));
-  window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); filterAll(); } });
+  window.addEventListener("hashchange", () => {
+    if (!location.hash.includes("=")) return;
+    recall();
+    filterAll();
+  });
 
-  // --- When to draw ----------------------------------------------------------------------------------------------
+  // --- When to draw ------------------------------------------------------------------------------
 
   const seen = new IntersectionObserver(
     (entries) => {

@@ -46,7 +46,7 @@ class Claim:
     text: str
     rule: str  # by which it is judged
     verdict: Verdict
-    number: str  # what the verdict rests on
+    number: str  # what the verdict is based on
     figures: tuple[str, ...]  # ids of the figures that show it
 
 

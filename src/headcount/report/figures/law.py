@@ -20,6 +20,16 @@ _PARTS = {
     "c": "permutations, several heads",
 }
 _RANGE = (0.7, 1.85)  # of R that is drawn
+_TOOLTIPS = {
+    "group": "channel",
+    "items": "m|d",
+    "degree": "r|d",
+    "ratio": "R|.3f",
+    "mean": "mean F1|.4f",
+    "succeeded": "share of runs that succeeded|.2f",
+    "runs": "runs|d",
+    "limit": "steps at most|d",
+}
 
 
 def law_table() -> pd.DataFrame:
@@ -37,58 +47,60 @@ def law_table() -> pd.DataFrame:
 
 def draw(evidence: Evidence) -> Any:
     """A panel per part: mean F1 against R, one line per group, and the law's R = 1."""
-    import altair as alt
-
-    from headcount.report.drawing.style import styled, tooltips
+    from headcount.report.drawing.style import styled
 
     evidence.require_shipped()
-    frame = law_table().assign(panel=lambda rows: rows["part"].map(_PARTS), one=1.0)
-    frame = frame[frame["ratio"].between(*_RANGE)]
-    # Narrow heads and wide ones differ most: colour by the share of the full width.
-    shares = [k / d for k, d in zip(frame["key_dim"], frame["d_model"], strict=True)]
-    frame = frame.assign(width=[f"k = {share:.3g} d_model" for share in shares])
-    order = [f"k = {share:.3g} d_model" for share in sorted(set(shares))]
-    key = alt.Legend(title=None, orient="top", columns=0)
-    colour = alt.Color(
-        "width:N", scale=alt.Scale(domain=order, range=COLOURS[: len(order)]), legend=key
-    )
-    shape = alt.Shape(
-        "width:N", scale=alt.Scale(domain=order, range=SHAPES[: len(order)]), legend=key
-    )
-    x = alt.X("ratio:Q", scale=alt.Scale(domain=_RANGE), title="R = degrees of freedom / N")
-    y = alt.Y("mean:Q", scale=alt.Scale(domain=(0.5, 1.0)), title="mean test F1")
-    base = alt.Chart().encode(x=x, y=y, detail="group:N", color=colour)
-    lines = base.mark_line(strokeWidth=1, opacity=0.5)
-    points = base.mark_point(filled=True, size=34, clip=True).encode(
-        shape=shape,
-        tooltip=tooltips(
-            group="channel",
-            items="m|d",
-            degree="r|d",
-            ratio="R|.3f",
-            mean="mean F1|.4f",
-            succeeded="share of runs that succeeded|.2f",
-            runs="runs|d",
-            limit="steps at most|d",
-        ),
-    )
-    law = alt.Chart().mark_rule(color=INK, strokeDash=[5, 3]).encode(x="one:Q")
-    chart = (
-        alt.layer(lines, points, law)
-        .properties(width=380, height=250)
-        .facet(
-            data=frame,
-            facet=alt.Facet("panel:N", title=None, sort=list(_PARTS.values())),
-            columns=2,
-        )
-    )
+    frame = _chart_rows()
     return styled(
-        chart,
+        _panels(frame),
         frame,
         "The capacity law: F1 against R",
         "dashed: where the law expects the transition, no constant fitted\n"
         "1 to 2 million steps at most; the preregistered verdicts are in docs/law.md",
     )
+
+
+def _chart_rows() -> pd.DataFrame:
+    """The rows of `law_table` in the range that is drawn, each with its panel and head width."""
+    frame = law_table().assign(panel=lambda rows: rows["part"].map(_PARTS), one=1.0)
+    frame = frame[frame["ratio"].between(*_RANGE)]
+    return frame.assign(width=[_width(share) for share in _shares(frame)])
+
+
+def _shares(frame: pd.DataFrame) -> list[float]:
+    """The width of each row's heads as a share of the full width."""
+    return [k / d for k, d in zip(frame["key_dim"], frame["d_model"], strict=True)]
+
+
+def _width(share: float) -> str:
+    return f"k = {share:.3g} d_model"
+
+
+def _panels(frame: pd.DataFrame) -> Any:
+    """The chart without its title, two panels to a row."""
+    import altair as alt
+
+    from headcount.report.drawing.style import tooltips
+
+    # Narrow heads and wide ones differ most: colour by the share of the full width.
+    order = [_width(share) for share in sorted(set(_shares(frame)))]
+    key = alt.Legend(title=None, orient="top", columns=0)
+    colours = alt.Scale(domain=order, range=COLOURS[: len(order)])
+    shapes = alt.Scale(domain=order, range=SHAPES[: len(order)])
+    base = alt.Chart().encode(
+        x=alt.X("ratio:Q", scale=alt.Scale(domain=_RANGE), title="R = degrees of freedom / N"),
+        y=alt.Y("mean:Q", scale=alt.Scale(domain=(0.5, 1.0)), title="mean test F1"),
+        detail="group:N",
+        color=alt.Color("width:N", scale=colours, legend=key),
+    )
+    lines = base.mark_line(strokeWidth=1, opacity=0.5)
+    points = base.mark_point(filled=True, size=34, clip=True).encode(
+        shape=alt.Shape("width:N", scale=shapes, legend=key), tooltip=tooltips(**_TOOLTIPS)
+    )
+    law = alt.Chart().mark_rule(color=INK, strokeDash=[5, 3]).encode(x="one:Q")
+    panel = alt.layer(lines, points, law).properties(width=380, height=250)
+    facet = alt.Facet("panel:N", title=None, sort=list(_PARTS.values()))
+    return panel.facet(data=frame, facet=facet, columns=2)
 
 
 def table(evidence: Evidence) -> pd.DataFrame:

@@ -182,8 +182,8 @@ def small_widths(evidence: Evidence) -> Claim:
         f"At D_K* each head is narrow, d_k* in [{low}, {high}] with median "
         f"{quoted('key-dim.median')}: gains come from adding heads rather than from making each "
         "head wide.",
-        f"three quarters of our d_k* lie in [{low}, {high}], give or take one step of the widths; "
-        f"fully confirmed if all do, the median is within a factor {MEDIAN_FACTOR} of the "
+        f"three quarters of our d_k* fall within [{low}, {high}], give or take one step of the "
+        f"widths; fully confirmed if all do, the median is within a factor {MEDIAN_FACTOR} of the "
         "paper's, and h* varies by a larger factor than d_k*.",
         checks,
         ("table1", "fig2"),

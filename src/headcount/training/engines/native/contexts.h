@@ -5,8 +5,8 @@
 
 struct Context {
     int32_t items[64];
-    // Bit p of sources[q + 1]: is (item p, item q) an edge? Entry 0 collects targets that are not in
-    // the context, so that `label` needs no branch.
+    // Bit p of sources[q + 1]: is (item p, item q) an edge? Entry 0 collects targets that are not
+    // in the context, so that `label` needs no branch.
     uint64_t sources[65];
     uint64_t valid;  // positions p that have a target in the context
     int positives;

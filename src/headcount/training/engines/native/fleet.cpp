@@ -18,9 +18,9 @@ static const Kernel* const kernels[] = {
 #endif
 };
 
-// Numbers below 10⁻³⁸ count as zero: some machines take a hundred times longer over them, and Adam's
-// second moments, sums of squares, reach them. It is set per thread, so a step has the same bits
-// wherever it runs.
+// Numbers below 10⁻³⁸ count as zero: some machines take a hundred times longer over them, and
+// Adam's second moments, sums of squares, reach them. It is set per thread, so a step has the same
+// bits wherever it runs.
 static void flush_tiny_numbers() {
 #if defined(__x86_64__)
     _mm_setcsr(_mm_getcsr() | 0x8040);
@@ -46,8 +46,8 @@ static void count_pairs(const Run* run, int32_t* table) {
         }
 }
 
-// Runs spread over threads. A run stays on one thread for all its steps, so no sum is ever split and
-// its bits depend neither on the number of threads nor on the other runs.
+// Runs spread over threads. A run stays on one thread for all its steps, so no sum is ever split
+// and its bits depend neither on the number of threads nor on the other runs.
 struct Job {
     const Kernel& kernel;
     Run* runs;

@@ -1,7 +1,7 @@
 // The functions of one level. The level's .cpp file sets the compiler's target and HEADCOUNT_WIDTH,
 // then includes this file in a namespace of its own. Nothing here calls the standard library: the
-// linker keeps one copy of an inline function, and a copy compiled for AVX-512 would crash a machine
-// without it.
+// linker keeps one copy of an inline function, and a copy compiled for AVX-512 would crash a
+// machine without it.
 #include "vectors.h"
 #include "contexts.h"
 #include "forward.h"
