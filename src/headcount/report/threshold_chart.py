@@ -29,19 +29,19 @@ def draw_thresholds(table: pd.DataFrame) -> Any:
     rows = found[[*_POINT, *_RANGE, "heads", "key_dim"]].astype(object).assign(size=size, high=high)
     base = alt.Chart(rows.where(rows.notna(), None)).encode(
         x=log2_axis("m' log₂ m / d_model").x("size"),
-        color=_by("variant", found["variant"], alt.Color, COLOURS, None),
+        color=_by("variant", found["variant"].tolist(), alt.Color, COLOURS, None),
     )
     line = base.mark_rule().encode(y=log2_axis("D_K*").y("optimistic"), y2="high:Q")
     point = base.mark_point(filled=True, size=60, opacity=1).encode(
         y=log2_axis("D_K*").y("central"),
-        shape=_by("degree", found["degree"], alt.Shape, SHAPES, "r"),
+        shape=_by("degree", found["degree"].tolist(), alt.Shape, SHAPES, "r"),
         tooltip=[*_POINT, *_RANGE, "heads", "key_dim"],
     )
     return alt.layer(line, point).properties(width=420, height=320).configure(font=FONT)
 
 
-def _by(field: str, values: pd.Series, channel: Any, looks: Any, title: str | None) -> Any:
+def _by(field: str, values: list[Any], channel: Any, looks: Any, title: str | None) -> Any:
     """One look per value of a column, in order."""
-    domain = sorted(set(values.tolist()))
+    domain = sorted(set(values))
     scale = alt.Scale(domain=domain, range=list(islice(cycle(looks), len(domain))))
     return channel(f"{field}:N", scale=scale, title=title)

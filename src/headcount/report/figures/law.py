@@ -63,7 +63,7 @@ def draw(evidence: Evidence) -> Any:
 def _chart_rows() -> pd.DataFrame:
     """The rows of `law_table` in the range that is drawn, each with its panel and head width."""
     frame = law_table().assign(panel=lambda rows: rows["part"].map(_PARTS), one=1.0)
-    frame = frame[frame["ratio"].between(*_RANGE)]
+    frame = frame.loc[frame["ratio"].between(*_RANGE)]
     return frame.assign(width=[_width(share) for share in _shares(frame)])
 
 
