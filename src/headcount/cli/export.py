@@ -41,7 +41,7 @@ def export(
     in their place. In Python:
 
     \b
-      from headcount.attention.export import load_attention, padded
+      from headcount import load_attention, padded
       attention = load_attention("mha.safetensors")
       rows = padded(table, attention)[None]
       _, shares = attention(rows, rows, rows, average_attn_weights=False)

@@ -114,7 +114,7 @@ class ResultsFolder:
         """Add the entry to the manifest, at the start and however the work ends.
 
         It is there from the start so that the next command knows the preset of a run that was
-        killed. The function that this gives brings the manifest up to date in between.
+        killed. The returned function updates the manifest in between.
         """
         before = self.history()
 

@@ -9,7 +9,6 @@ docs/law.md derives it and lists what it assumes.
 
 from __future__ import annotations
 
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -99,25 +98,6 @@ def capacity_ratio(
     1.06
     """
     return degrees_of_freedom(d_model, heads, key_dim, kv_heads) / freedom_needed(items, edges)
-
-
-def width_needed(
-    items: int, edges: int, d_model: int, heads: int, ratio: float = 1.0
-) -> int | None:
-    """The smallest width at which h heads reach R ≥ `ratio`; None where no width does.
-
-    >>> width_needed(256, 256, 32, heads=1), width_needed(256, 256, 32, heads=2)
-    (None, 18)
-    """
-    needed = ratio * freedom_needed(items, edges) / heads
-    if needed > d_model**2:
-        return None
-    width = d_model - isqrt(max(int(d_model**2 - needed), 0))  # a start; the loop makes it exact
-    while width > 1 and (width - 1) * (2 * d_model - width + 1) >= needed:
-        width -= 1
-    while width * (2 * d_model - width) < needed:
-        width += 1
-    return width
 
 
 def items_held(d_model: int, heads: int, key_dim: int, degree: float = 1.0) -> float:
