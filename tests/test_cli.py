@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import headcount as hc
 from headcount import KeyQuery, load_weights
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
@@ -368,3 +370,15 @@ def test_benchmarks_run_small(folder, words):
     timings = [value for name, value in json.loads(done.stdout).items() if "second" in name]
     assert timings
     assert all(value > 0 for value in timings)
+
+
+def test_show_sums_a_certificate_up(command, tmp_path):
+    graph, table = hc.permutation_graph(16), hc.gaussian_embeddings(16, 8)
+    found = hc.compile(graph, table, budget=8)
+    found.save(tmp_path / "w.safetensors")
+    assert "certificate  256 pairs, relative margin" in command("show", "w.safetensors")[1]
+    shown = json.loads(command("show", "w.safetensors", "--json")[1])["certificate"]
+    assert (shown["pairs"], shown["graph_hash"]) == (256, found.certificate.graph_hash)
+    changed = replace(found.weights, notes={"certificate": "{damaged"})
+    changed.save(tmp_path / "w.safetensors")
+    assert "{damaged" in command("show", "w.safetensors")[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def show(
         _draw(weights, graph, table, key, scores)
     loaded = load_weights(weights)
     result = {
-        **loaded.notes,
+        **_notes(loaded.notes, json),
         "file": str(weights),
         "aggregation": loaded.aggregation,
         "d_model": loaded.d_model,
@@ -64,6 +65,19 @@ def show(
         json,
         "key-query weights",
     )
+
+
+def _notes(notes: Mapping[str, str], json: bool) -> dict[str, object]:
+    """The notes; a certificate becomes a table for --json, and otherwise one line."""
+    from headcount.compiler.certificate import Certificate
+
+    try:
+        certificate = Certificate.from_notes(notes).as_dict()
+    except InputError:  # there is none, or somebody has changed it: the notes as they are
+        return dict(notes)
+    margin = f"relative margin {certificate['relative_margin']:.3g}"
+    line = f"{certificate['pairs']:,} pairs, {margin}; headcount verify checks it again"
+    return {**notes, "certificate": certificate if json else line}
 
 
 def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
