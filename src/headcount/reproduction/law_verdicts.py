@@ -167,8 +167,8 @@ def _summed() -> LawVerdict:
         width = min(int(one["heads"] * one["key_dim"]), int(one["d_model"]))
         factor = group["items"] / items_held(int(one["d_model"]), 1, width)
         runs += len(group)
-        wrong += int(group.loc[factor >= 1.065, "succeeded"].sum())
-        smaller = group[factor <= 0.875].groupby("items")
+        wrong += int(group.loc[factor >= 1.07, "succeeded"].sum())
+        smaller = group[factor <= 0.87].groupby("items")
         wrong += sum(not passes(part["value"]) for _, part in smaller)
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 2 else "partly"
     hypothesis = "summed heads hold no more than one head of width min(hk, d)"
