@@ -12,6 +12,8 @@ from headcount.errors import InputError
 from headcount.problem.streams import generator
 from headcount.shapes import Float
 
+_TABLE = 0x7AB  # salt: a graph and a table of one seed are independent
+
 
 def one_hot_embeddings(items: int) -> Float[Tensor, "items items"]:
     """x_i = e_i, no compression: d_model = m (Construction I)."""
@@ -26,7 +28,14 @@ def gaussian_embeddings(items: int, d_model: int, seed: int = 0) -> Float[Tensor
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
     _require_size(items, d_model)
-    rows = generator(seed).standard_normal((items, d_model))
+    return gaussian_rows(items, d_model, generator(seed, _TABLE))
+
+
+def gaussian_rows(
+    items: int, d_model: int, rng: np.random.Generator
+) -> Float[Tensor, "items d_model"]:
+    """The next Gaussian table of a random generator."""
+    rows = rng.standard_normal((items, d_model))
     return torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True)).float()
 
 
@@ -43,7 +52,7 @@ def binary_embeddings(
         density = min(0.5, 2 * math.log(max(items, 2)) / d_model)
     if not 0 < density < 1:
         raise InputError(f"density {density} must be between 0 and 1; change it or leave it out")
-    draws = generator(seed).random((items, d_model))
+    draws = generator(seed, _TABLE).random((items, d_model))
     return torch.from_numpy(draws < density).float()
 
 

@@ -31,6 +31,9 @@ class Spec:
     """
 
     kind: ClassVar[str] = "run"  # what error messages call it
+    # Fields that release 0.1.0 did not have, with the value that all its runs had. The JSON leaves
+    # a field out at that value, so that the runs of that release keep their hashes.
+    added: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         # Equal specs must have equal JSON, so 16.0, numpy's 16 and 16 all become the field's type.
@@ -45,14 +48,20 @@ class Spec:
         return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> str:
-        """Canonical JSON: sorted names, no spaces, every field present."""
+        """Canonical JSON: sorted names, no spaces, every field present but those of `added`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        kept = {
+            name: value
+            for name, value in values.items()
+            if name not in self.added or value != self.added[name]
+        }
+        return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls: type[_Own], text: str) -> _Own:
         """Read what `to_json` wrote."""
-        return cls.from_mapping(json_object(text, f"the description of a {cls.kind}"))
+        values = json_object(text, f"the description of a {cls.kind}")
+        return cls.from_mapping({**cls.added, **values})
 
     @classmethod
     def from_mapping(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
@@ -123,6 +132,9 @@ class RunSpec(Spec):
     )
     validation: int = 500  # contexts
     test: int = 2000
+    draws: int = 2  # 1: as in release 0.1.0, which drew π and X from one random stream
+
+    added: ClassVar[Mapping[str, Any]] = {"draws": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,6 +155,7 @@ class RunSpec(Spec):
                 "patience": (1, 10**9),
                 "validation": (1, 10**6),
                 "test": (1, 10**6),
+                "draws": (1, 2),
             }
         )
         self._require_share("rate", 0.5)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headcount.problem.contexts import ContextSampler
-from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.embeddings import gaussian_embeddings, gaussian_rows
 from headcount.problem.graph import Graph
 from headcount.problem.makers import graph_of_degree
 from headcount.problem.streams import generator, stream_key
@@ -34,7 +34,10 @@ class Task:
 
 def task_of(spec: RunSpec) -> Task:
     """The task of a spec; the last few hundred are remembered."""
-    fixed = ("items", "d_model", "degree", "length", "rate", "seed", "validation", "test")
+    fixed = (
+        *("items", "d_model", "degree", "length", "rate", "seed"),
+        *("validation", "test", "draws"),
+    )
     return _task(RunSpec(heads=1, key_dim=1, **{name: getattr(spec, name) for name in fixed}))
 
 
@@ -43,7 +46,10 @@ def _task(spec: RunSpec) -> Task:
     """The task of any spec that differs from this one in heads, width, variant or protocol."""
     items, d_model, degree, seed = spec.items, spec.d_model, spec.degree, spec.seed
     graph = graph_of_degree(items, degree, seed)
-    rows = gaussian_embeddings(items, d_model, seed)
+    if spec.draws == 1:  # from the stream of the graph
+        rows = gaussian_rows(items, d_model, generator(seed))
+    else:
+        rows = gaussian_embeddings(items, d_model, seed)
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
     sampler = ContextSampler(graph, spec.length, spec.rate)
