@@ -14,9 +14,16 @@ from headcount import (
     permutation_graph,
     random_graph,
     regular_graph,
+    skewed_graph,
     with_positions,
 )
+from headcount.problem import makers
+from headcount.problem.streams import generator
 from tests.strategies import graphs
+
+SIZES = st.integers(1, 12).flatmap(  # items and edges
+    lambda m: st.tuples(st.just(m), st.integers(0, m * (m - 1)))
+)
 
 
 @given(graphs())
@@ -84,7 +91,7 @@ def test_regular_graphs_up_to_the_complete_one(size, seed):
 
 @settings(deadline=None)
 @given(
-    st.integers(1, 12).flatmap(lambda m: st.tuples(st.just(m), st.integers(0, m * (m - 1)))),
+    SIZES,
     st.integers(0, 9),
 )
 def test_random_graphs_have_the_edges_asked_for(size, seed):
@@ -92,6 +99,40 @@ def test_random_graphs_have_the_edges_asked_for(size, seed):
     graph = random_graph(items, edges, seed)
     assert graph.edges == edges
     assert not (graph.sources == graph.targets).any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(SIZES, st.integers(0, 99))
+def test_skewed_graphs_have_the_edges_asked_for(size, seed):
+    items, edges = size
+    graph = skewed_graph(items, edges, seed)
+    assert (graph.items, graph.edges) == (items, edges)
+    assert (graph.sources != graph.targets).all()
+    assert graph == skewed_graph(items, edges, seed)
+
+
+@pytest.mark.parametrize("edges", [512, 5120, 60_000])  # drawn one by one, and by a race
+def test_skewed_graphs_have_hubs(edges):
+    graph = skewed_graph(512, edges, seed=3)
+    into, out = np.sort(graph.in_degrees)[::-1], np.sort(graph.out_degrees)[::-1]
+    mean = edges / 512
+    assert into[0] >= min(400, 20 * mean)
+    assert into[0] > 2 * out[0] or into[0] > 400
+    assert out[0] > 2 * mean
+    assert np.median(into) < 0.7 * mean
+    assert (graph.in_degrees.argmax(), graph.out_degrees.argmax()) != (0, 0)
+
+
+def test_both_ways_of_drawing_skewed_pairs_agree():
+    """Six edges among four items, thousands of times: each pair as often either way."""
+    sources, targets = np.arange(1, 5) ** -0.5, 1 / np.arange(1, 5)
+    counts = []
+    for draw in (makers._few_skewed, makers._many_skewed):
+        codes = [draw(sources, targets, 6, generator(seed)) for seed in range(3000)]
+        assert all(len(set(some.tolist())) == 6 for some in codes)
+        counts.append(np.bincount(np.concatenate(codes), minlength=16) / 3000)
+    assert np.abs(counts[0] - counts[1]).max() < 0.05
+    assert counts[0][::5].sum() == 0
 
 
 def test_random_graphs_are_uniform():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headcount.problem.makers import permutation_graph as permutation_graph
     from headcount.problem.makers import regular_graph as regular_graph
     from headcount.problem.makers import random_graph as random_graph
+    from headcount.problem.makers import skewed_graph as skewed_graph
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.edge_list import read_graph as read_graph
     from headcount.problem.edge_list import write_graph as write_graph

@@ -137,7 +137,7 @@ class EagerSubject(Subject):
             self.steps, seed=spec.seed, stream=spec.stream
         )
         self.contexts = drawn.to(self.device)
-        self.run = EagerRun(spec, State.initial(spec), task.rows, task.targets[:, 0], self.device)
+        self.run = EagerRun(spec, State.initial(spec), task.rows, task.targets, self.device)
 
     def read(self) -> dict[str, float]:
         assert self.run is not None

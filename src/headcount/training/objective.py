@@ -62,7 +62,7 @@ def positive_weight(spec: RunSpec, positive: Labels) -> Float[Tensor, "*runs"]:
     A context without positives has weight 0, which multiplies nothing.
     """
     count = positive.sum((-2, -1))
-    if spec.degree == 1:
+    if spec.is_permutation:
         return torch.full_like(count, spec.length - 1, dtype=torch.float32)
     return torch.where(count > 0, (spec.length**2 - count) / count, 0.0)
 
@@ -72,7 +72,8 @@ def _retrieval_slope(
 ) -> Pairs:
     """∂/∂S of Eq. (4).
 
-    A valid row has one target, so y_{π(i)} = (y V)_i and the error is ((S − y) V)_i.
+    The wanted message is that of the target, or the sum over several: (y V)_i for a valid row, so
+    that the error is ((S − y) V)_i.
     """
     valid = positive.any(-1, keepdim=True)
     count = valid.sum((-2, -1), keepdim=True).clamp(min=1)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from headcount.problem.contexts import ContextSampler
-from headcount.shapes import Bool, Float, Int
+from headcount.shapes import Float, Int
 from headcount.training.engines.base import BETAS, EPSILON, Check, State, adam_scales, lockstep
+from headcount.training.engines.edges import StackedEdges
 from headcount.training.objective import metrics, score_gradient, tally
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
@@ -66,7 +67,7 @@ class TorchFleet:
             return torch.stack(parts + parts[-1:] * (width - len(parts))).to(device)
 
         self._rows = stacked([task.rows for task in self._tasks])
-        self._targets = stacked([task.targets for task in self._tasks])
+        self._edges = self._stacked_edges()
         self._messages = stacked([task.messages for task in self._tasks])
         self.weights = stacked([state.weights for state in states])
         self.first = stacked([state.first for state in states])
@@ -106,8 +107,13 @@ class TorchFleet:
         filled = list(rows) + list(rows)[-1:] * (self._width - len(rows))
         which = torch.tensor(filled, dtype=torch.int64, device=self.device)
         state = ("weights", "first", "second", "threshold", "_diverged")
-        for name in ("_rows", "_targets", "_messages", *state):
+        for name in ("_rows", "_messages", *state):
             setattr(self, name, getattr(self, name)[which])
+        self._edges = self._stacked_edges()
+
+    def _stacked_edges(self) -> StackedEdges:
+        graphs = [task.graph for task in self._tasks]
+        return StackedEdges(graphs + graphs[-1:] * (self._width - len(graphs)), self.device)
 
     def contexts(self, steps: int) -> Int[Tensor, "width steps length"]:
         """The training contexts of the next steps, from every run's own stream."""
@@ -128,7 +134,7 @@ class TorchFleet:
         slope, down = score_gradient(
             self.specs[0],
             queries @ keys.mT,
-            _labels(self._targets, context),
+            self._edges.labels(context),
             self.threshold[:, 0],
             self._messages[run, context],
         )
@@ -164,16 +170,8 @@ class TorchFleet:
         spec = self.specs[row]
         for some in contexts.split(max(1, _SCORES_AT_ONCE // (spec.heads * spec.length**2))):
             scores = queries[:, some].transpose(0, 1) @ keys[:, some].transpose(0, 1).mT
-            positive = _labels(self._targets[row].expand(len(some), -1, -1), some)
+            positive = self._edges.labels(some[None], row)[0]
             yield scores, positive, self._messages[row][some]
-
-
-def _labels(
-    targets: Int[Tensor, "runs items degree"], context: Int[Tensor, "runs length"]
-) -> Bool[Tensor, "runs length length"]:
-    """y_pq: is item q of the context an out-neighbour of item p?"""
-    run = torch.arange(len(context), device=context.device)[:, None]
-    return (targets[run, context][:, :, None] == context[:, None, :, None]).any(-1)
 
 
 def _adam(
