@@ -1,11 +1,13 @@
-"""Write points.csv and runs.csv: python preregistrations/adviser/draw.py
+"""Write the points and runs of a draw: python preregistrations/adviser/draw.py first
 
-points.csv has the sizes drawn and the advice for them, runs.csv every configuration to train.
+points-DRAW.csv has the sizes drawn and the advice for them, runs-DRAW.csv every configuration to
+train. The advice is that of the commit at which a draw was made.
 """
 
 from __future__ import annotations
 
 import csv
+import sys
 from math import ceil, exp, log
 from pathlib import Path
 
@@ -14,14 +16,15 @@ import numpy as np
 from headcount.theory.adviser import USUAL_CHANCE, USUAL_STEPS, advise
 
 HERE = Path(__file__).parent
-POINTS, SOFTMAX_POINTS, SEED = 28, 6, 20261117
+POINTS, SOFTMAX_POINTS = 28, 6
+SEEDS = {"first": 20261117, "second": 20261118}
 HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 DEGREES = (1, 1, 1, 2, 3, 5, 8)
 MOST = 30_000  # D_K · d_model advised: larger ones take more device time than there is
 
 
-def draw() -> list[dict]:
-    rng, found = np.random.default_rng(SEED), []
+def draw(seed: int) -> list[dict]:
+    rng, found = np.random.default_rng(seed), []
     while len(found) < POINTS:
         smallest = 1024 if len(found) >= POINTS - 4 else 48
         items = round(exp(rng.uniform(log(smallest), log(2048))))
@@ -89,6 +92,9 @@ def write(name: str, rows: list[dict]) -> None:
 
 if __name__ == "__main__":
     assert (USUAL_STEPS, USUAL_CHANCE) == (50_000, 0.95)
-    drawn = draw()
-    write("points.csv", drawn)
-    write("runs.csv", runs(drawn))
+    name = sys.argv[1]
+    drawn = draw(SEEDS[name])
+    if name == "second":  # softmax was settled by the first
+        drawn = [one for one in drawn if one["variant"] == "max"]
+    write(f"points-{name}.csv", drawn)
+    write(f"runs-{name}.csv", runs(drawn))
