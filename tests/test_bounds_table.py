@@ -99,6 +99,14 @@ def test_what_is_not_found_is_missing():
     assert any(line.startswith("4 heads × ") for line in lines)
 
 
+def test_the_printed_construction_has_the_heads_of_its_algorithm():
+    """⌈m/d_model⌉ in Algorithm 1, and ⌈m'/d_model⌉ + Δ in Algorithm 5."""
+    for degree, heads in ((1, 2), (2, 6), (3, 9)):
+        lines = []
+        bounds_table([(24, 12)], [degree], progress=lines.append)
+        assert lines[0].startswith(f"{heads} heads × ")
+
+
 def test_a_search_stays_within_its_budget():
     graph, table = permutation_graph(64), gaussian_embeddings(64, 64)
     assert construct(graph, table, inverse="pinv", budget=14).budget == 14

@@ -184,6 +184,8 @@ def test_default_margins_and_bounds_by_hand():
 
 def test_a_softmax_margin_cannot_be_measured_from_pairs():
     weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.5, "softmax")
-    found = verify(weights, Graph.from_arrays(2, np.array([0]), np.array([1])), torch.eye(2), context_length=2)
+    found = verify(
+        weights, Graph.from_arrays(2, np.array([0]), np.array([1])), torch.eye(2), context_length=2
+    )
     with pytest.raises(InputError, match="depend on the context"):
         measured_margin(weights, torch.eye(2), found)

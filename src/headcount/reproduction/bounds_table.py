@@ -40,7 +40,8 @@ def bounds_table(
     its `budget`; `construct` finds that budget by bisection, so a smaller one may exist.
 
     - "as printed": Construction II, or IV from degree 2 on, with Xᵀ and the paper's heads and τ;
-      d_k up to max(4·d_model, 32 ln m), as far as `construct` goes.
+      d_k up to max(4·d_model, 32 ln m), as far as `construct` goes. The edges are spread evenly
+      over the heads, so no matching has more than d_model of them.
     - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ
       at the midpoint. One head of width 1 per edge suffices unless two rows are parallel, so the
       search ends at D_K = m'.
@@ -81,7 +82,10 @@ def _built(
     method = "compressive" if degree == 1 else "general-graph"
     refined = {"inverse": "pinv", "threshold": "midpoint"}
     searches: dict[str, list[dict[str, Any]]] = {  # the first that finds something
-        "as printed": [{"heads": max(-(-edges // d_model), degree), "threshold": "paper"}],
+        # ⌈m/d_model⌉ heads in Algorithm 1, ⌈m'/d_model⌉ + Δ in Algorithm 5 (line 2 of each).
+        "as printed": [
+            {"heads": -(-edges // d_model) + (degree if degree > 1 else 0), "threshold": "paper"}
+        ],
         "pseudo-inverse": [
             refined | {"budget": edges - 1},
             refined | {"heads": edges, "budget": edges},
