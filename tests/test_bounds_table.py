@@ -18,7 +18,10 @@ from headcount import (
     verify,
 )
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.reproduction.bounds_table import COLUMNS, bounds_table
+from headcount.reproduction.bounds_table import COLUMNS, bounds_table, with_lower_bounds
+from headcount.reproduction.frontier import FrontierPoint, known_budgets
+from headcount.reproduction.frontier_file import read_frontier
+from headcount.reproduction.shipped import MEASURED
 from headcount.theory.lower_bounds import lower_bounds
 
 
@@ -114,3 +117,17 @@ def test_a_search_stays_within_its_budget():
         construct(graph, table, inverse="pinv", budget=13)
     with pytest.raises(InputError, match="budget limits a search"):
         construct(graph, table, key_dim=3, budget=9)
+
+
+def test_lower_bounds_of_an_earlier_release_are_replaced():
+    """They are functions of the sizes; what is shipped must be today's."""
+    table = MEASURED.bounds()
+    assert table is not None
+    stale = table.assign(budget=table["budget"].where(table["name"] != "margin", 1))
+    pd.testing.assert_frame_equal(with_lower_bounds(stale), table)
+    rows = table.set_index(["items", "d_model", "degree", "name"])["budget"]
+    assert (rows[256, 32, 1, "margin"], rows[512, 16, 1, "margin"]) == (6, 25)
+    frontier = read_frontier(MEASURED.path / "frontier.csv")
+    for point in frontier.itertuples():
+        known = known_budgets([FrontierPoint(point.items, point.d_model, point.degree)])
+        assert point.lower_bound == known[point.items, point.d_model, point.degree]["lower_bound"]

@@ -150,6 +150,8 @@ def test_construction_two_keeps_a_constant_margin_in_the_norm_alone():
         )
         found = verify(weights, graph, table)
         in_norm.append(measured_margin(weights, table, found))
+        assert found.lowest_edge is not None
+        assert found.highest_non_edge is not None
         gap = found.lowest_edge.score - found.highest_non_edge.score
         norms = float(weights.queries.double().norm() * weights.keys.double().norm())
         in_frobenius.append(gap / 2 / norms)
