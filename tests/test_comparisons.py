@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from headcount.paper import data as paper
 from headcount.report.figures import FIGURES, claims
+from headcount.report.figures.fit_rows import law_grid, law_parts
 from headcount.report.figures.table1 import paper_widths
 from headcount.report.figures.table1 import table as table1
 from headcount.report.figures.table2 import table as table2
 from headcount.report.formatting import num, percent
 from headcount.reproduction.evidence import Evidence
+from headcount.theory.laws import MEASURED, MEASURED_WIDE
 from tests.made_evidence import (
     BOUNDS,
     COUNTS,
@@ -29,6 +31,7 @@ from tests.made_evidence import (
     scaled,
     with_needs,
 )
+from tests.measured import measured_evidence
 
 IDS = [f"fig{number}" for number in range(1, 14)]
 IDS += ["table1", "table2", "linear", "block", "bounds", "frontier", "law"]
@@ -251,3 +254,13 @@ def test_a_difference_has_the_sign_of_its_numbers(ours, theirs):
     text = percent(ours, theirs)
     assert text == "same" or text[0] == ("+" if ours > theirs else "−")
     assert abs(float(num(ours).replace(",", "")) - ours) <= 0.006 * ours
+
+
+def test_the_label_of_a_fit_names_its_points():
+    """The report's law has other points than the planner's, so both say which."""
+    report = measured_evidence()
+    assert law_grid(report) == "base grid and (1024, 32)"
+    parts = [text for _, _, text in law_parts((("budget", "all points"),), report)]
+    assert parts == ["base grid and (1024, 32), all points", "base grid, all points"]
+    for law in (MEASURED, MEASURED_WIDE):
+        assert "the base grid, (1024, 32) and the diagonal" in law.source

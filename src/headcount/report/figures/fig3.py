@@ -17,7 +17,7 @@ from headcount.report.figures.base import (
     near,
 )
 from headcount.report.figures.comparison_rows import finding_row
-from headcount.report.figures.fit_rows import fit_rows, law_parts, slope_text
+from headcount.report.figures.fit_rows import fit_rows, law_grid, law_parts, slope_text
 from headcount.report.formatting import counted, num, percent
 from headcount.report.readings.frames import fitted, law_points, passing
 from headcount.report.readings.paper_numbers import paper_value, quoted
@@ -72,7 +72,8 @@ def budget_law(evidence: Evidence) -> Claim:
             paper = paper_value(f"law.{name}.slope")
             tight = near(fit.r_squared, paper_value(f"law.{name}.r2"))
             checks.append(Check(fit.r_squared >= LINEAR if name == "wide" else tight, ""))
-            text = f"{_PARTS[name]}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
+            part = f"{law_grid(evidence)}, {_PARTS[name]}"
+            text = f"{part}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
             checks.append(Check(near(fit.slope, paper), text))
     return judged(
         "C3",
@@ -115,8 +116,9 @@ def meaning(evidence: Evidence) -> str:
     slope, narrow = paper_value("law.budget.slope"), paper_value("law.wide.slope")
     agree = near(line.slope, slope) and near(wide.slope, narrow)
     return (
-        f"Over {counted(line.points, 'point')} D_K* grows along m log₂ m/d_model with slope "
-        f"{num(line.slope)} (paper: {quoted('law.budget.slope')}) and R² {num(line.r_squared)}; "
+        f"Over {counted(line.points, 'point')} ({law_grid(evidence)}) D_K* grows along "
+        f"m log₂ m/d_model with slope {num(line.slope)} (paper: "
+        f"{quoted('law.budget.slope')}) and R² {num(line.r_squared)}; "
         f"without d_model = 16, m > 64 with slope {num(wide.slope)} (paper: "
         f"{quoted('law.wide.slope')}) and R² {num(wide.r_squared)}. The differences in slope, "
         f"{percent(line.slope, slope)} and {percent(wide.slope, narrow)}, are "
