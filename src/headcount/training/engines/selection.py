@@ -15,8 +15,8 @@ EngineName = Literal["auto", "native", "torch", "triton"]
 
 
 SLOW = (
-    "with the torch engine, which takes about ten times as long as the native one; that one needs "
-    "a C++ compiler (g++) when headcount is installed"
+    "with the torch engine, which takes 10 to 40 times as long as the native one; that one "
+    "needs a C++ compiler (g++) when headcount is installed"
 )
 
 
