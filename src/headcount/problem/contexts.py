@@ -179,10 +179,10 @@ class StackedSampler:
         """Contexts `start` … `start + count − 1` of each graph's stream."""
         graph = torch.arange(self._graphs).repeat_interleave(count)
         numbers = torch.arange(start, start + count).repeat(self._graphs)
-        key, first = torch.tensor(keys)[graph], graph * self._items
+        columns = (torch.tensor(keys)[graph], numbers, graph * self._items)
         drawn = [
-            self._sampler._draw_chunk(*part[:2], self._items, part[2]).sub_(part[2]).T
-            for part in zip(*(each.split(_CHUNK) for each in (key, numbers, first)), strict=True)
+            self._sampler._draw_chunk(key, some, self._items, first).sub_(first).T
+            for key, some, first in zip(*(each.split(_CHUNK) for each in columns), strict=True)
         ]
         return torch.cat(drawn).view(self._graphs, count, -1)
 
