@@ -32,7 +32,15 @@ lint: .venv/installed-dev
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))
 
+define NO_COMPILER
+make: $(CXX) is missing, so the native engine cannot be built. Going on with the torch engine, which
+make: takes 10 to 40 times as long. For the native one, install g++ (Debian: apt install g++) and
+make: run: rm .venv/installed && make
+endef
+export NO_COMPILER
+
 .venv/installed: pyproject.toml constraints.txt setup.py $(NATIVE)
+	@command -v $(CXX) >/dev/null || echo "$$NO_COMPILER"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@

@@ -335,6 +335,42 @@ def test_without_runs_the_figures_say_so():
         assert module.table(NOTHING).empty
 
 
+def test_a_command_names_no_file_of_its_maker():
+    own = {"command": "headcount block a.toml --table mine.safetensors"}
+    for preset, says in (
+        ("paper", "headcount reproduce --preset paper --only fig7 --table smollm2"),
+        ("quick", "headcount reproduce --only fig7"),
+    ):
+        found = replace(WHOLE, block_provenance=own, provenance={"preset": preset})
+        assert block_command(found) == says
+    named = {"command": "headcount block paper --table smollm2"}
+    assert block_command(replace(WHOLE, block_provenance=named)) == named["command"]
+
+
+def test_the_page_leaves_out_what_is_unknown_and_what_was_not_trained(tmp_path):
+    made = {"runs": 175, "seconds": 1280.0, "versions": {"headcount": "unknown", "torch": "2.11"}}
+    own = {"preset": "quick", "runs": 0, "run_steps": 0, "seconds": 0.0, "date": "2026-01-02"}
+    found = replace(WHOLE, block_provenance=made, provenance=own)
+    (path, *_) = write_report(tmp_path, found, chosen_figures(["fig7"]), [], ("svg",))
+    first, other = path.read_text(encoding="utf-8").split("Figure 7 and its controls")
+    assert "<dd>2026-01-02</dd>" in first
+    for name in ("runs", "run-steps", "training time"):
+        assert f"<dt>{name}</dt>" not in first
+    assert "<dt>runs</dt><dd>175</dd>" in other
+    assert "<dt>training time</dt><dd>21.3 min</dd>" in other
+    assert "<dd>torch 2.11</dd>" in other
+    assert "unknown" not in other.split("</header>")[0]
+
+
+def test_prose_and_comparison_round_alike():
+    """0.8579 is 0.858 in both."""
+    found = evidence(with_cells(MPNET, {(8, 64): (0.8579,) * 7, (4, 64): (0.8849,) * 7}))
+    rows = {row.what: row.ours for row in fig7.compare(found)}
+    assert "0.858 against 0.885 with 4" in fig7.meaning(found)
+    ours = rows["mpnet-base: (h, D_K, d_k) with too many heads"]
+    assert ours == "0.858 with 8 heads at D_K = 64, 0.885 with 4"
+
+
 def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
     made = {"command": "headcount block full.toml", "date": "2026-01-02", "runs": 175}
     found = replace(WHOLE, block_provenance=made, provenance={"preset": "paper"})
@@ -349,8 +385,8 @@ def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
         "block.csv",
     ]
     text = paths[0].read_text(encoding="utf-8")
-    assert text.count("<code>headcount block full.toml</code>") == 2
-    assert "runs 175" in text
+    assert text.split("</header>")[1].count("<code>headcount block full.toml</code>") == 2
+    assert "<dt>runs</dt><dd>175</dd>" in text
     assert '<option value="6144">' in text
     assert block_command(NOTHING) == "headcount reproduce --only fig7"
     (empty,) = write_report(tmp_path / "none", NOTHING, chosen_figures(["fig7"]), [])

@@ -409,6 +409,37 @@ def test_the_references_bits_do_not_depend_on_how_many_runs_there_are(spec):
         assert alone == [together[several.index(one)] for one in some]
 
 
+@pytest.mark.parametrize("length", [7, 16, 33])
+def test_the_references_bits_do_not_depend_on_a_runs_place(length):
+    """7² and 33² are not multiples of what a CPU computes at once: a tensor's end is special."""
+    spec = RunSpec(40, 6, 3, 3, length=length, steps=20, check_every=20, validation=2, test=2)
+    several = [replace(spec, seed=seed) for seed in range(9)]
+    fleet = TorchEngine("cpu").fleet(several)
+    fleet.launch(20)
+    for row in (0, 3, 8):
+        alone = TorchEngine("cpu").fleet([several[row]])
+        alone.launch(20)
+        assert torch.equal(fleet.states([row])[0].weights, alone.states([0])[0].weights)
+        assert fleet.test([row]) == alone.test([0])
+
+
+@settings(deadline=None, max_examples=20, derandomize=True)
+@given(spec=specs(), contexts=st.sampled_from([1, 40]))
+def test_a_check_of_pairs_is_the_check_of_contexts(spec, contexts):
+    """Many contexts are judged by a table of all pairs, few by their own scores."""
+    from headcount.training.engines import torch as module
+
+    fleet = TorchEngine("cpu").fleet([replace(spec, validation=contexts)])
+    fleet.launch(30)
+    drawn = [task_of(replace(spec, validation=contexts)).validation]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MANY", 0)
+        by_context = fleet._evaluate([0], drawn)
+        patch.setattr(module, "_MANY", 10**9)
+        by_pair = fleet._evaluate([0], drawn)
+    assert by_pair == pytest.approx(by_context, rel=1e-5, abs=1e-6, nan_ok=True)
+
+
 def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
     several = [small_run(engine, seed=seed) for seed in range(3)]
     fleet, alone = engine.fleet(several), engine.fleet([several[2]])

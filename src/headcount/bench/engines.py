@@ -32,6 +32,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "native_vs_eager": Target("native", "cpu", "eager", 60.0),
+    "native_vs_torch": Target("native", "cpu", "torch", None),  # what a compiler is worth
     "native_vs_jax": Target("native", "cpu", "jax", 3.0),
     "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
     "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
@@ -20,6 +20,7 @@ from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
 from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
+from headcount.report.figures import is_part_of
 from headcount.report.figures.base import Claim, Figure, Verdict
 from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
 from headcount.reproduction.evidence import Evidence
@@ -32,6 +33,7 @@ _FACTS = (
     *("preset", "runs", "run_steps", "seconds", "engine", "device"),
     *("machine", "date", "commit", "command", "versions"),
 )
+_TRAINED = ("runs", "run_steps", "seconds", "engine")  # facts of a training
 _FACT_NAMES = {"seconds": "training time", "run_steps": "run-steps"}
 # Signals of the charts, labels and columns of the filters.
 _FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))
@@ -96,11 +98,10 @@ def _section(
 ) -> Section:
     """Draw the figure, write its files, and say what the page shows of it."""
     preset = evidence.provenance.get("preset", "paper")
-    command = f"headcount reproduce --preset {preset} --only {figure.id}"
     section = Section(
         id=figure.id,
         title=figure.title,
-        command=figure.command(evidence) if figure.command else command,
+        command=_command(figure, evidence, preset),
         claims=[claim for claim in claims if figure.id in claim.figures],
     )
     if not _is_measured(figure, evidence):
@@ -121,6 +122,16 @@ def _section(
         path = _write_csv(table, folder / f"{figure.id}.csv")
         section = replace(section, table=frame_table(table), files=[*section.files, path])
     return section
+
+
+def _command(figure: Figure, evidence: Evidence, preset: str) -> str:
+    """The command that makes the figure; what the preset has no runs for, the whole paper has."""
+    if figure.command:
+        return figure.command(evidence)
+    if not figure.grids:
+        return f"headcount report --only {figure.id}"
+    enough = preset if preset == "paper" or is_part_of(figure, preset) else "paper"
+    return f"headcount reproduce --preset {enough} --only {figure.id}"
 
 
 def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[str]) -> Section:
@@ -169,9 +180,17 @@ def _values(evidence: Evidence, column: str) -> list[int]:
     )
 
 
-def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
-    """Names and texts of what is known about the runs."""
-    given = {**evidence.provenance, "Figure 7": dict(evidence.block_provenance)}
+def _provenance(evidence: Evidence) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What is known about the runs, and apart from it about those of the transformer block."""
+    own, block = dict(evidence.provenance), dict(evidence.block_provenance)
+    if own.get("runs") == 0:  # nothing was trained here, so no engine and no time
+        own = {name: own[name] for name in own if name not in _TRAINED}
+    parts = [("", _facts(own)), ("Figure 7 and its controls are other runs:", _facts(block))]
+    return [(caption, facts) for caption, facts in parts if facts]
+
+
+def _facts(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and texts, in the order of a reader's questions."""
     known = {name: value for name, value in given.items() if value not in (None, "", {}, [])}
     order = [name for name in _FACTS if name in known]
     order += [name for name in known if name not in _FACTS]
@@ -179,8 +198,8 @@ def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def _fact(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
+    if isinstance(value, dict):  # of versions; one that ran from its source folder may be unknown
+        return ", ".join(f"{part} {inner}" for part, inner in value.items() if inner != "unknown")
     if name == "seconds" and isinstance(value, Real):
         return duration(float(value))
     return cell_text(value)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.errors import InputError
-from headcount.progress import progress_line
-from headcount.report.figures import chosen_figures, needs
+from headcount.progress import notice, progress_line
+from headcount.report.figures import chosen_figures, is_part_of, needs
 from headcount.report.figures import claims as judged_claims
-from headcount.report.figures.base import Claim
+from headcount.report.figures.base import Claim, Figure
 from headcount.report.page import write_report
 from headcount.reproduction.bounds_table import with_bounds
 from headcount.reproduction.evidence import Evidence
@@ -23,8 +23,9 @@ from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.training import train_preset, train_preset_blocks
 from headcount.sweeps.manifest import ManifestEntry, device_name
 from headcount.training.engines.base import Engine
-from headcount.training.engines.selection import EngineName, choose_engine
+from headcount.training.engines.selection import EngineName, choose_engine, is_slow
 
+_SHORT = 20 * 60.0  # seconds
 _BLOCK_FIGURES = {"fig7", "block"}  # drawn from runs of the transformer block
 
 
@@ -70,6 +71,8 @@ def reproduce(
     blocks = bool(_BLOCK_FIGURES & set(names))
     if table and not blocks:
         raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
+    if names:
+        _say_untrained(figures, preset, progress)
     folder = ResultsFolder.opened(out or Path("results") / preset, preset)
     if names:
         sweep = restricted(sweep, needs(figures))
@@ -81,7 +84,9 @@ def reproduce(
     with folder.recorded(preset, entry) as write_manifest:
         if blocks:
             train_preset_blocks(preset, table, folder, entry, progress)
-        train_preset(sweep, chosen, folder, entry, progress)
+        # The quick preset stays quick where only a slow engine can train; what is named is whole.
+        limit = _SHORT if preset == "quick" and not names and is_slow(chosen) else None
+        train_preset(sweep, chosen, folder, entry, progress, limit)
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
         with progress_line() if progress else nullcontext(lambda line: None) as tell:
@@ -93,6 +98,21 @@ def reproduce(
                     claims = judged_claims(evidence)
                     files = write_report(folder.path, evidence, figures, claims)
     return Reproduction(folder.path, evidence, claims, files, entry.trained, entry.seconds)
+
+
+def _say_untrained(figures: Sequence[Figure], preset: str, progress: bool) -> None:
+    """Refuse what the preset cannot show at all; name what needs no training."""
+    lacking = [one.id for one in figures if one.grids and not is_part_of(one, preset)]
+    if len(lacking) == len(figures):
+        raise InputError(
+            f"the preset {preset} has no runs for {', '.join(lacking)}; use --preset paper, or see "
+            f"our own runs with: headcount report --only {','.join(lacking)}"
+        )
+    free = [one.id for one in figures if not one.grids and one.id not in _BLOCK_FIGURES]
+    if progress and free:
+        notice(f"{', '.join(free)}: nothing to train; drawn from what headcount ships")
+    if progress and lacking:
+        notice(f"{', '.join(lacking)}: no runs in the preset {preset}; --preset paper has them")
 
 
 def _command(preset: str, only: Sequence[str], table: str | None) -> str:

@@ -31,7 +31,7 @@ from headcount.report.figures import (
 )
 from headcount.report.figures.base import Claim, Figure
 from headcount.reproduction.evidence import Evidence
-from headcount.reproduction.presets import Need
+from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED
 
 FIGURES: tuple[Figure, ...] = (
@@ -103,5 +103,20 @@ def claims(evidence: Evidence) -> list[Claim]:
 
 def needs(figures: Sequence[Figure]) -> list[Need]:
     """The runs that these figures are drawn from."""
-    own = [Need(grid, figure.points) for figure in figures for grid in figure.grids]
+    own = [
+        Need(grid, figure.points, curves=figure.curves)
+        for figure in figures
+        for grid in figure.grids
+    ]
     return own + [need for figure in figures for need in figure.also]
+
+
+def is_part_of(figure: Figure, name: str) -> bool:
+    """Whether a preset has runs of a figure's own grids.
+
+    >>> [is_part_of(one, "quick") for one in chosen_figures(["fig3", "fig4", "fig11"])]
+    [True, False, False]
+    """
+    own = [Need(grid, figure.points, curves=figure.curves) for grid in figure.grids]
+    part = restricted(preset(name), own)
+    return bool(part.grids or part.searches)

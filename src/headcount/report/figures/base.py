@@ -58,6 +58,7 @@ class Figure:
     title: str
     grids: tuple[str, ...] = ()  # grids of the paper whose runs it shows
     points: tuple[tuple[int, int], ...] = ()  # of those grids; empty for all
+    curves: bool = False  # whether it shows whole curves, for which a search does not suffice
     also: tuple[Need, ...] = ()  # runs that it is compared with
     shows_bounds: bool = False  # whether it shows bounds and constructions
     draw: Callable[[Evidence], Any] | None = None  # an Altair chart; None for a table

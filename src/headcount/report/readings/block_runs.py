@@ -232,8 +232,16 @@ def judged_panels(evidence: Evidence) -> list[Setting]:
 
 
 def block_command(evidence: Evidence) -> str:
-    """The command that made the runs; without runs the one that makes a small part of them."""
-    return str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+    """The command that made the runs, or where it reads a file of its maker's, one like it.
+
+    Without runs it is the command that makes a small part of them.
+    """
+    made = str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+    if not re.search(r"--table \S+\.(safetensors|npy)\b", made):
+        return made
+    if evidence.provenance.get("preset", "paper") == "paper":
+        return "headcount reproduce --preset paper --only fig7 --table smollm2"
+    return "headcount reproduce --only fig7"
 
 
 def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:
