@@ -355,7 +355,7 @@ def test_thin_evidence_is_marked_and_confirms_nothing():
 
 @given(st.sampled_from(sorted(rules())), st.integers(0, 30), st.integers(0, 30))
 def test_no_rule_confirms_on_thin_evidence(name, some, seeds):
-    found = dict.fromkeys(rule(name).least, some) | {"seeds": seeds}
+    found = {part: some for part in rule(name).least} | {"seeds": seeds}  # noqa: C420
     claim = judged(name, [Check(True, "")], found)
     short = any(found[part] < least for part, least in rule(name).least.items())
     assert (claim.verdict, bool(claim.thin)) == ("partly" if short else "confirmed", short)
