@@ -119,5 +119,5 @@ def gap_by_degree(evidence: Evidence) -> Claim:
         ),
     ]
     measured = {"degrees": len(table), "seeds": least_seeds(table)}
-    brief = f"{gap}; D_K* grows like r to the power {num(power.slope)}, between {num(below)} and "
-    return judged("C21", checks, measured, f"{brief}{num(above)}")
+    brief = f"{gap}; {grows}the construction {num(above)}"
+    return judged("C21", checks, measured, brief)
