@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow browser test-browser lint clean
+.PHONY: reproduce test test-slow browser test-browser lint docs clean
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
@@ -28,6 +28,10 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+# Write docs/reproduction.md and the claims table of README.md from the shipped runs.
+docs: .venv/installed
+	$(BIN)/python -m headcount.report.claims_docs
 
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))

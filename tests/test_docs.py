@@ -92,7 +92,9 @@ def test_every_equation_of_the_paper_is_on_the_map():
 def test_the_readme_judges_the_claims_as_the_report_does():
     judged = {claim.id: claim for claim in claims(measured_evidence())}
     rows = re.findall(
-        r"^\| (C\d+) [^|]*\| ([\w ]+?) \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+        r"^\| ([CK]\d+) [^|]*\| ([\w ]+?) \| (.*) \|$",
+        (ROOT / "README.md").read_text(),
+        re.MULTILINE,
     )
     assert [name for name, _, _ in rows] == list(judged)
     for name, verdict, number in rows:

@@ -356,7 +356,15 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert all((reproduced.parent / path).stat().st_size > 100 for path in told["files"])
     page = (reproduced / "report.html").read_text()
     assert "headcount reproduce --preset quick --only fig6" in page
-    assert told["claims"]["C4"]["verdict"] == "not measured"
+    here = told["claims"]["C4"]["here"]
+    assert (here["verdict"], here["agreement"]) == ("not measured", "not measured here")
+    assert told["claims"]["C4"]["verdict"] != "not measured"  # at the scale of the paper
+    value = told["claims"]["C7"]["here"]
+    assert (value["verdict"], value["agreement"]) == ("partly", "agrees")
+    assert value["thin"] == "1 panel (the rule asks for 2)"
+    assert "At paper scale" in page
+    assert "This machine" in page
+    assert "agrees: the shipped runs of this part give the same verdict" in page
     evidence = ResultsFolder(reproduced).evidence()
     one = evidence.on("value", heads=1)["mean"].min()
     assert one > 1.2 * evidence.on("value", heads=8)["mean"].min()  # Fig. 6: one head plateaus
@@ -381,8 +389,13 @@ def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, 
     found = hc.reproduce(only="table2", out=tmp_path / "here", engine="torch", progress=False)
     assert [path.name for path in found.files] == ["report.html", "table2.csv"]
     assert found.trained == 0
-    assert len(gathered) == 1  # the evidence is judged once
+    own = [runs for runs, *_ in gathered if not len(runs)]
+    assert len(own) == 2  # the evidence, and the part of the shipped runs beside it
     assert {claim.id for claim in found.claims} >= {"C1", "C14"}
+    assert {name for name, one in found.local.items() if one.claim.verdict != "not measured"} == {
+        "C22",  # counted, without runs
+        "C23",
+    }
     first = ResultsFolder(found.folder).history()[0]
     assert first["complete"]
     assert first["only"] == ["table2"]  # a string is one name

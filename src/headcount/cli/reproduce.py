@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
 if TYPE_CHECKING:
+    from headcount.report.agreement import LocalVerdict
     from headcount.report.figures.base import Claim
 
 
@@ -73,7 +74,7 @@ def reproduce(
         )
         sys.exit(130)
     more = {"seconds": dict(found.seconds), "trained": found.trained}
-    _print(found.folder, found.claims, found.files, more, json)
+    _print(found.folder, found.claims, found.local, found.files, more, json)
 
 
 def report(
@@ -99,19 +100,21 @@ def report(
       headcount report
       headcount report results/quick --only fig3
     """
-    from headcount.report.figures import chosen_figures, claims
+    from headcount.report.agreement import judge
+    from headcount.report.figures import chosen_figures
     from headcount.report.page import write_report
     from headcount.reproduction.results_folder import ResultsFolder, writable
     from headcount.reproduction.shipped import MEASURED
 
     figures = chosen_figures(_names(only))
-    evidence = (ResultsFolder(folder) if folder else MEASURED).evidence()
+    results = ResultsFolder(folder) if folder else MEASURED
+    evidence = results.evidence()
     target = writable(out or folder or Path("results/report"))
     with progress_line() as tell:
         tell("drawing the report")
-        judged = claims(evidence)
-        files = write_report(target, evidence, figures, judged)
-    _print(target, judged, files, {}, json)
+        claims, local = judge(results, evidence)
+        files = write_report(target, evidence, figures, claims, local=local)
+    _print(target, claims, local, files, {}, json)
 
 
 def _names(only: str | None) -> list[str]:
@@ -123,16 +126,38 @@ def _names(only: str | None) -> list[str]:
 
 
 def _print(
-    out: Path, claims: Sequence[Claim], files: Sequence[Path], more: dict[str, Any], json: bool
+    out: Path,
+    claims: Sequence[Claim],
+    local: Mapping[str, LocalVerdict],
+    files: Sequence[Path],
+    more: dict[str, Any],
+    json: bool,
 ) -> None:
     if json:
-        verdicts = {
-            claim.id: {"verdict": claim.verdict, "number": claim.number} for claim in claims
-        }
+        verdicts = {claim.id: _verdict(claim) | _here(local.get(claim.id)) for claim in claims}
         written = [str(path) for path in files]
         emit({"folder": str(out), "files": written, "claims": verdicts} | more, True)
         return
+    if local:
+        typer.echo("Verdicts at the scale of the paper, by the shipped runs; here: by your own.")
     for claim in claims:
         typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
-        typer.echo(f"{'':22}{claim.number}")
+        typer.echo(f"{'':22}{_marked(claim.number, claim)}")
+        if claim.id in local:
+            here = local[claim.id]
+            text = f"{here.claim.verdict}, {here.text}" if here.text else here.claim.verdict
+            typer.echo(f"{'':22}here: {_marked(text, here.claim)}")
     typer.echo(f"Open {out / 'report.html'}")
+
+
+def _marked(text: str, claim: Claim) -> str:
+    """A text with a note where the evidence is thin."""
+    return f"{text} (thin evidence: {claim.thin})" if claim.thin else text
+
+
+def _verdict(claim: Claim) -> dict[str, Any]:
+    return {"verdict": claim.verdict, "number": claim.number, "thin": claim.thin}
+
+
+def _here(found: LocalVerdict | None) -> dict[str, Any]:
+    return {"here": _verdict(found.claim) | {"agreement": found.agreement}} if found else {}

@@ -19,10 +19,12 @@ from markupsafe import Markup
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
+from headcount.report.agreement import LocalVerdict, tally_text
 from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
 from headcount.report.figures import is_part_of
 from headcount.report.figures.base import Claim, Figure, Verdict
 from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
+from headcount.report.statements import statement_table
 from headcount.reproduction.evidence import Evidence
 
 _ASSETS = Path(__file__).with_name("assets")
@@ -35,6 +37,11 @@ _FACTS = (
 )
 _TRAINED = ("runs", "run_steps", "seconds", "engine")  # facts of a training
 _FACT_NAMES = {"seconds": "training time", "run_steps": "run-steps"}
+# Without and with this machine's own verdicts.
+_CLAIM_COLUMNS = (
+    ("Claim", "What the paper says", "Verdict", "Evidence", "Shown in"),
+    ("Claim", "What the paper says", "At paper scale", "Evidence", "This machine", "Shown in"),
+)
 # Signals of the charts, labels and columns of the filters.
 _FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))
 _FRAMES = ("curves", "thresholds", "by_heads")
@@ -74,10 +81,12 @@ def write_report(
     figures: Sequence[Figure],
     claims: Sequence[Claim],
     formats: Sequence[str] = FORMATS,
+    local: Mapping[str, LocalVerdict] | None = None,
 ) -> list[Path]:
     """Write `out`/report.html and `out`/figures/; returns the files written, the page first.
 
-    A figure that the evidence has nothing for is listed on the page with the reason.
+    A figure that the evidence has nothing for is listed on the page with the reason. `local` has
+    this machine's own verdicts where the claims are judged by other runs.
     """
     out = Path(out)
     folder = out / _FOLDER
@@ -85,7 +94,7 @@ def write_report(
     sections = [_section(folder, figure, evidence, claims, formats) for figure in figures]
     page = out / "report.html"
     with replacing(page) as temporary:
-        temporary.write_text(_page(evidence, sections, claims), encoding="utf-8")
+        temporary.write_text(_page(evidence, sections, claims, local or {}), encoding="utf-8")
     return [page, *(path for section in sections for path in section.files)]
 
 
@@ -142,8 +151,13 @@ def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[st
     return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
 
 
-def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Claim]) -> str:
-    counts = Counter(claim.verdict for claim in claims)
+def _page(
+    evidence: Evidence,
+    sections: Sequence[Section],
+    claims: Sequence[Claim],
+    local: Mapping[str, LocalVerdict],
+) -> str:
+    counts = Counter(claim.verdict for claim in claims if not claim.is_control)
     drawn = any(section.spec for section in sections)
     return _template().render(
         css=_asset("report.css"),
@@ -151,6 +165,10 @@ def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Clai
         bundle=_bundle() if drawn else "",
         provenance=_provenance(evidence),
         claims=claims,
+        local=local,
+        local_tally=tally_text(local),
+        claim_columns=_CLAIM_COLUMNS[bool(local)],
+        statements=statement_table() if claims else None,
         tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],
         marks=_MARKS,
         titles={section.id: section.title for section in sections},

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
+from headcount.report.agreement import LocalVerdict, judge
 from headcount.report.figures import chosen_figures, is_part_of, needs
-from headcount.report.figures import claims as judged_claims
 from headcount.report.figures.base import Claim, Figure
 from headcount.report.page import write_report
 from headcount.reproduction.bounds_table import with_bounds
@@ -35,7 +35,8 @@ class Reproduction:
 
     folder: Path
     evidence: Evidence
-    claims: Sequence[Claim]  # of the paper, judged; empty without a report
+    claims: Sequence[Claim]  # of the paper, judged by the shipped runs; empty without a report
+    local: Mapping[str, LocalVerdict]  # by claim, judged by this folder's own runs
     files: Sequence[Path]  # of the report, the page first
     trained: int  # runs; the others were in the folder before
     seconds: Mapping[str, float]  # of each stage
@@ -80,6 +81,7 @@ def reproduce(
     device = getattr(chosen, "level_name", device_name(chosen.device))
     entry = ManifestEntry(_command(preset, names, table), device, chosen.name, names)
     claims: Sequence[Claim] = ()
+    local: Mapping[str, LocalVerdict] = {}
     files: Sequence[Path] = ()
     with folder.recorded(preset, entry) as write_manifest:
         if blocks:
@@ -95,9 +97,9 @@ def reproduce(
             if report:
                 tell("drawing the report")
                 with entry.timed("report"):
-                    claims = judged_claims(evidence)
-                    files = write_report(folder.path, evidence, figures, claims)
-    return Reproduction(folder.path, evidence, claims, files, entry.trained, entry.seconds)
+                    claims, local = judge(folder, evidence)
+                    files = write_report(folder.path, evidence, figures, claims, local=local)
+    return Reproduction(folder.path, evidence, claims, local, files, entry.trained, entry.seconds)
 
 
 def _say_untrained(figures: Sequence[Figure], preset: str, progress: bool) -> None:

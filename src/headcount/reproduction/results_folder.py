@@ -136,8 +136,22 @@ class ResultsFolder:
         manifest = self.manifest()
         made = {name: manifest[name] for name in _COUNTS} | provenance(manifest["made"])
         found = gather(self.runs(), preset(manifest["preset"]), self.bounds(), made)
-        block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED_BLOCK)
-        return replace(found, block=block.frame(), block_provenance=block.provenance())
+        shipped = not self.block.is_filled()
+        block = BlockFolder(_SHIPPED_BLOCK) if shipped else self.block
+        return replace(
+            found,
+            block=block.frame(),
+            block_provenance=block.provenance(),
+            block_is_shipped=shipped,
+        )
+
+    def part_of(self, other: ResultsFolder) -> Evidence:
+        """Evaluate those runs of `other` that this folder holds too, as a part of its own preset.
+
+        The same specs trained elsewhere: what follows from them differs by the machine alone.
+        """
+        same = other.runs().merge(self.runs()[KEY], on=KEY, validate="one_to_one")
+        return gather(same, preset(self.manifest()["preset"]))
 
     def _existing(self, name: str) -> Path:
         path = self.path / name

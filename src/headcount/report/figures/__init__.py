@@ -30,6 +30,7 @@ from headcount.report.figures import (
     table2,
 )
 from headcount.report.figures.base import Claim, Figure
+from headcount.report.rules import rules
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED
@@ -96,9 +97,13 @@ def figure(name: str, evidence: Evidence | None = None) -> Any:
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """Judge every claim of the paper, C1 to C14; each states the rule that it is judged by."""
-    found = [judge(evidence) for figure in FIGURES for judge in figure.claims]
-    return sorted(found, key=lambda claim: int(claim.id.removeprefix("C")))
+    """Judge every claim of the paper, and our control; each states the rule it is judged by."""
+    found = {claim.id: claim for figure in FIGURES for claim in _judged(figure, evidence)}
+    return [found[name] for name in rules()]
+
+
+def _judged(figure: Figure, evidence: Evidence) -> list[Claim]:
+    return [judge(evidence) for judge in figure.claims]
 
 
 def needs(figures: Sequence[Figure]) -> list[Need]:

@@ -10,7 +10,13 @@ import pandas as pd
 from headcount.report.figures.base import UNMEASURED, Comparison, Figure
 from headcount.report.figures.block_cells import cell_columns
 from headcount.report.figures.comparison_rows import finding_row, number_row, runs_row
-from headcount.report.figures.fig7_claims import block_advantage, block_saturation
+from headcount.report.figures.fig7_claims import (
+    block_advantage,
+    block_collapse,
+    block_partial,
+    block_saturation,
+    block_stability,
+)
 from headcount.report.formatting import (
     MISSING,
     counted,
@@ -270,6 +276,6 @@ FIGURE = Figure(
     table=table,
     compare=compare,
     meaning=meaning,
-    claims=(block_advantage, block_saturation),
+    claims=(block_advantage, block_saturation, block_partial, block_collapse, block_stability),
     command=block_command,
 )

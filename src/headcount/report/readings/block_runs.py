@@ -14,11 +14,12 @@ import pandas as pd
 from headcount.analysis.curves import curves
 from headcount.report.readings.frames import rows
 from headcount.report.readings.paper_numbers import paper_value
+from headcount.report.rules import shared_number
 from headcount.reproduction.evidence import Evidence
 
-COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
-NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
-COMPRESSED = 8  # m/d_model of the paper's experiment
+COLLAPSED = shared_number("collapsed")  # a run with a lower test accuracy has learnt nothing
+NEAR = shared_number("near")  # closer accuracies count as the same; near-perfect is 1 − NEAR
+COMPRESSED = int(shared_number("compressed"))  # m/d_model of the paper's experiment
 RANDOM = "gaussian"  # the table that is not of tokens
 _KEY = ["table", "table_hash", "items", "length", "d_model", "control", "scale"]
 _PROTOCOL = ["steps", "batch", "learning_rate"]
