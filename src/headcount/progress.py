@@ -58,11 +58,17 @@ class Lines:
 
 
 @contextmanager
-def progress_bar(title: str, status: Callable[[], Status]) -> Iterator[Callable[[], None]]:
+def progress_bar(
+    title: str, status: Callable[[], Status], quiet: bool = False
+) -> Iterator[Callable[[], None]]:
     """Show how far the work is whenever the function that this gives is called.
 
     `status` is asked at every call on a terminal, and otherwise once per line, about every 10 s.
+    With `quiet` nothing is shown.
     """
+    if quiet:
+        yield lambda: None
+        return
     began = time.monotonic()
 
     def text(now: Status) -> str:
@@ -95,12 +101,15 @@ def progress_bar(title: str, status: Callable[[], Status]) -> Iterator[Callable[
 
 
 @contextmanager
-def progress_line(every: float = 0.0) -> Iterator[Callable[[str], None]]:
+def progress_line(every: float = 0.0, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show what the work is doing: one line that changes on a terminal, plain lines otherwise.
 
-    Plain lines that come within `every` seconds of the last one are left out.
+    Plain lines that come within `every` seconds of the last one are left out. With `quiet` nothing
+    is shown.
     """
-    if sys.stderr.isatty():
+    if quiet:
+        yield lambda text: None
+    elif sys.stderr.isatty():
         from rich.console import Console
 
         with Console(stderr=True).status("…") as line:

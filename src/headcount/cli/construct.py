@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, TableKey, emit
+from headcount.cli.common import Json, Quiet, Seed, TableKey, check_output, emit
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
@@ -84,6 +84,7 @@ def construct(
     ] = 1,
     seed: Seed = 0,
     key: TableKey = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Build weights for a graph and a table by one of the paper's constructions, and verify them.
@@ -98,6 +99,7 @@ def construct(
       headcount construct graph.csv table.npy --inverse pinv --out weights.safetensors
       headcount construct --trials 100 --method compressive --items 512 --d-model 256
     """
+    check_output(out, ".safetensors")
     if trials is not None:
         if items is None or d_model is None or method is Method.auto:
             raise InputError(
@@ -110,7 +112,7 @@ def construct(
             "trials": trials,
             "seed": seed,
         }
-        _calibrate(method.value, items, d_model, calibration, threshold, json)
+        _calibrate(method.value, items, d_model, calibration, threshold, quiet, json)
         return
     if graph is None or table is None:
         raise InputError("give a graph and a table: headcount construct GRAPH TABLE --out WEIGHTS")
@@ -118,7 +120,7 @@ def construct(
         raise InputError(
             "--items and --d-model are for --trials; a graph and a table have their own"
         )
-    if out is None and not json:
+    if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     options = {
         "key_dim": key_dim,
@@ -130,7 +132,7 @@ def construct(
         "context_length": context_length,
         "seed": seed,
     }
-    _build(graph, table, key, out, method.value, options, json)
+    _build(graph, table, key, out, method.value, options, quiet, json)
 
 
 def _build(
@@ -140,6 +142,7 @@ def _build(
     out: Path | None,
     method: str,
     options: dict[str, Any],
+    quiet: bool,
     json: bool,
 ) -> None:
     from headcount.constructions.construct import construct as run
@@ -148,7 +151,7 @@ def _build(
     from headcount.problem.reading import read_problem
 
     read, rows = read_problem(graph, table, key)
-    with warnings.catch_warnings(record=True) as caught, progress_line() as report:
+    with warnings.catch_warnings(record=True) as caught, progress_line(quiet=quiet) as report:
         warnings.simplefilter("always", PreconditionWarning)
         weights = run(read, rows, method, progress=report, **options)  # pyright: ignore[reportArgumentType]
     for warning in caught:
@@ -185,11 +188,12 @@ def _calibrate(
     d_model: int,
     options: dict[str, Any],
     threshold: Threshold | None,
+    quiet: bool,
     json: bool,
 ) -> None:
     from headcount.constructions.calibrate import calibrate
 
-    with progress_line() as report:
+    with progress_line(quiet=quiet) as report:
         found = calibrate(
             method,
             items,
@@ -216,4 +220,4 @@ def _calibrate(
         emit({**result, "rates": found.rates.to_dict("records")}, json)
         return
     emit(result, json, f"{method} at ({items}, {d_model}), success rates over {found.trials} draws")
-    typer.echo(found.rates.round(3).to_string(index=False))
+    print(found.rates.round(3).to_string(index=False))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
+from headcount.cli.common import CHARTS, Json, Seed, check_output, emit
 
 
 def noise(
@@ -28,6 +28,7 @@ def noise(
     """
     from headcount.constructions.compressive_noise import measure_noise
 
+    check_output(chart, *CHARTS)
     result = asdict(measure_noise(items, d_model, key_dim, heads=heads, seed=seed))
     parts = {
         name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, "

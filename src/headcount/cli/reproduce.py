@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
 
@@ -46,6 +46,7 @@ def reproduce(
             help="Token table of Figure 7; see headcount block.", show_default="the preset's"
         ),
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and write a report: every figure and table beside the paper's.
@@ -65,7 +66,14 @@ def reproduce(
 
     names, folder = _names(only), out or Path("results") / preset.value
     try:
-        found = run(preset.value, names, folder, engine=chosen_engine(engine.value), table=table)
+        found = run(
+            preset.value,
+            names,
+            folder,
+            engine=chosen_engine(engine.value),
+            table=table,
+            progress=not quiet,
+        )
     except KeyboardInterrupt:
         notice(
             f"interrupted; finished runs are stored in {folder}, "
@@ -133,6 +141,6 @@ def _print(
         emit({"folder": str(out), "files": written, "claims": verdicts} | more, True)
         return
     for claim in claims:
-        typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
-        typer.echo(f"{'':22}{claim.number}")
-    typer.echo(f"Open {out / 'report.html'}")
+        print(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
+        print(f"{'':22}{claim.number}")
+    print(f"Open {out / 'report.html'}")

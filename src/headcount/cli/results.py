@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import Json, Out, emit
+from headcount.cli.help import App
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
     from headcount.store.runs import Filter
 
-app = typer.Typer(help="Look at a results store and export it.", no_args_is_help=True)
+app = App("Look at a results store, chart it and export it.")
 
 
 def _numbers(symbol: str) -> Any:
@@ -89,14 +90,14 @@ def list_runs(
         emit({"file": str(store), "total": total, "rows": shown}, True)
         return
     what = "group" if by else "run"
-    typer.echo(
+    print(
         f"{total:,} {what}{'' if total == 1 else 's'}"
         + (f", the first {len(shown)}" * (len(shown) < total))
     )
     if shown:
         names = RUN_COLUMNS if not by else tuple(shown[0])
         cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
-        typer.echo(aligned([names, *cells]))
+        print(aligned([names, *cells]))
 
 
 @app.command("export")

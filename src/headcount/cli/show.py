@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, TableKey, WeightsFile, emit
+from headcount.cli.common import CHARTS, Json, TableKey, WeightsFile, check_output, emit
 from headcount.errors import InputError
 
 
@@ -37,6 +37,7 @@ def show(
         raise InputError(
             "a graph and a table are for --scores; add --scores OUT.png, or leave them out"
         )
+    check_output(scores, *CHARTS)
     if scores is not None:
         if graph is None or table is None:
             raise InputError(

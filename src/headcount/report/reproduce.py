@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +83,7 @@ def reproduce(
         train_preset(sweep, chosen, folder, entry, progress)
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
-        with progress_line() if progress else nullcontext(lambda line: None) as tell:
+        with progress_line(quiet=not progress) as tell:
             if any(figure.shows_bounds for figure in figures):
                 evidence = with_bounds(evidence, folder, entry, tell)
             if report:
