@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -310,6 +311,25 @@ def test_softmax_weights_are_checked_on_contexts(folder):
     assert answer["contexts"] == 100
     assert 0 < answer["failed_contexts"] <= 100
     assert answer["failure_rate_below"] > answer["failed_contexts"] / 100
+
+
+def test_a_sample_of_contexts_is_said_to_be_one(command, tmp_path):
+    graph, table = hc.permutation_graph(16), torch.eye(16)
+    target_of = torch.eye(16)[torch.from_numpy(graph.targets.copy())]
+    hc.write_graph(graph, tmp_path / "g.csv")
+    hc.save_embeddings(table, tmp_path / "t.npy")
+    KeyQuery(target_of[None] * 20, table[None], 0.6, "softmax").save(tmp_path / "w.safetensors")
+    words = ("verify", "w.safetensors", "g.csv", "t.npy", "--samples", 50)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "yes" not in out
+    assert out.startswith("not proved: no error in 50 sampled contexts of 16 items")
+    assert re.search(r"exact +not proved", out)
+    answer = json.loads(command(*words, "--json")[1])
+    assert (answer["exact"], answer["correct"]) == (None, True)
+    code, out, _ = command(*words, "--context-length", 16)
+    assert code == 0
+    assert out.startswith("certified: every pair is decided correctly in every context of 16")
 
 
 def test_show_says_what_is_there_and_draws(folder):

@@ -45,7 +45,8 @@ def verify(
     With `contexts` (rows of item ids): exact on those, under any aggregation. With a
     `ContextSampler`: on `samples` drawn contexts, with a 95 % Clopper–Pearson bound on the share of
     contexts that fail. This is what softmax weights get by default, at the length they were made
-    for (16 if unknown).
+    for (16 if unknown). A sample without an error proves nothing about the contexts outside it:
+    `correct` is true and `exact` is None then.
 
     With `context_length` ℓ softmax weights are decided for every context of ℓ items: the answer's
     `certificate` says certified, refuted or open, `exact` says whether it is certified, and the

@@ -75,7 +75,7 @@ def block(
     asked = read_block_plan(plan, table)
     folder = BlockFolder(out or Path("results") / f"block-{Path(plan).stem}")
     words = ["headcount", "block", plan, *(["--table", table] if table else [])]
-    with _executor(device.value, cluster) as (executor, stop):
+    with _executor(device.value, cluster, quiet) as (executor, stop):
         if not quiet:
             _announce(asked, folder.path)
         counts = run_blocks(
@@ -85,7 +85,6 @@ def block(
             executor,
             time_limit=time_limit,
             stop=stop,
-            progress=not quiet,
         )
     rows = folder.frame()
     rows = rows.loc[rows["hash"].isin([spec.hash for spec in asked.specs])]
@@ -96,12 +95,14 @@ def block(
 
 
 @contextmanager
-def _executor(device: str, cluster: str | None) -> Iterator[tuple[BlockExecutor, Stop | None]]:
+def _executor(
+    device: str, cluster: str | None, quiet: bool
+) -> Iterator[tuple[BlockExecutor, Stop | None]]:
     """Who trains, and what stops it: `train_blocks` handles Ctrl-C itself in this process."""
     if cluster is None:
         from headcount.sweeps.block_runs import LocalBlockExecutor
 
-        yield LocalBlockExecutor(device), None
+        yield LocalBlockExecutor(device, progress=not quiet), None
         return
     from headcount.sweeps.block_cluster import ClusterBlockExecutor
     from headcount.sweeps.cluster import connected_cluster
@@ -118,7 +119,7 @@ def _announce(asked: BlockPlan, folder: Path) -> None:
 
     shape = describe(asked.table)
     notice(
-        f"{asked.table.name}: {shape.items:,} rows of {shape.d_model}, "
+        f"{asked.table.name}: {shape.items:,} items and NULL, {shape.d_model} wide, "
         f"norm {shape.norm_mean:.2f} ± {shape.norm_sd:.2f}, mean cosine {shape.mean_cosine:.3f}; "
         f"{len(asked.specs)} runs in {folder}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -78,6 +79,7 @@ def compile(
     read, rows = read_problem(graph, table, key)
     if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
+    began = time.monotonic()
     with progress_line(quiet=quiet) as report:
         found = run(
             read,
@@ -93,10 +95,11 @@ def compile(
             variant=variant.value,
             context_length=context_length,
         )
+    seconds = time.monotonic() - began
     if out is not None:
         found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
-    emit(_result(found, out, json) | account, json, _title(found))
+    emit(_result(found, seconds, out, json) | account, json, _title(found))
 
 
 def _title(found: Compiled) -> str:
@@ -107,7 +110,7 @@ def _title(found: Compiled) -> str:
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
 
 
-def _result(found: Compiled, out: Path | None, whole: bool) -> dict[str, Any]:
+def _result(found: Compiled, seconds: float, out: Path | None, whole: bool) -> dict[str, Any]:
     certificate = found.certificate
     widths = found.weights.widths
     attempts = [asdict(attempt) for attempt in found.frontier]
@@ -124,7 +127,7 @@ def _result(found: Compiled, out: Path | None, whole: bool) -> dict[str, Any]:
         "highest_non_edge": certificate.highest_non_edge
         and list(asdict(certificate.highest_non_edge).values()),
         "attempts": attempts if whole else len(attempts),
-        "seconds": sum(attempt.seconds for attempt in found.frontier),
+        "seconds": seconds,
         **(
             {"graph_hash": certificate.graph_hash, "table_hash": certificate.table_hash}
             if whole
