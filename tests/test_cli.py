@@ -402,3 +402,19 @@ def test_show_sums_a_certificate_up(command, tmp_path):
     changed = replace(found.weights, notes={"certificate": "{damaged"})
     changed.save(tmp_path / "w.safetensors")
     assert "{damaged" in command("show", "w.safetensors")[1]
+
+
+def test_a_certificate_of_the_first_release_is_read(command, tmp_path):
+    """Release 0.1.0 wrote each of its values as a note of its own, as Python prints them."""
+    graph, table = hc.permutation_graph(16), hc.gaussian_embeddings(16, 8)
+    found = hc.compile(graph, table, budget=8)
+    values = found.certificate.as_dict()
+    notes = {f"certificate_{name}": str(value) for name, value in values.items()}
+    replace(found.weights, notes={"method": "compiled", **notes}).save(tmp_path / "w.safetensors")
+    loaded = load_weights(tmp_path / "w.safetensors")
+    assert hc.Certificate.from_notes(loaded.notes) == found.certificate
+    out = command("show", "w.safetensors")[1]
+    assert "certificate  256 pairs, relative margin" in out
+    assert "graph hash" not in out
+    shown = json.loads(command("show", "w.safetensors", "--json")[1])
+    assert shown["certificate"] == values
