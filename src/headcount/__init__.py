@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from headcount.analysis.thresholds import thresholds as thresholds
     from headcount.analysis.thresholds import Thresholds as Thresholds
     from headcount.analysis.thresholds import Threshold as Threshold
+    from headcount.report.curve_chart import curve_chart as curve_chart
     from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
