@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     # The paper's experiments
     from headcount.report.reproduce import reproduce as reproduce
     from headcount.report.reproduce import Reproduction as Reproduction
+    from headcount.report.reproduce import forecast_reproduction as forecast_reproduction
+    from headcount.report.reproduce import ReproductionForecast as ReproductionForecast
     from headcount.reproduction.evidence import Evidence as Evidence
     from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 
 from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
-from headcount.progress import notice, progress_line
+from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.report.figures.base import Claim
@@ -46,6 +47,9 @@ def reproduce(
             help="Token table of Figure 7; see headcount block.", show_default="the preset's"
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be run, and how long it takes.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -58,6 +62,7 @@ def reproduce(
     \b
     Examples:
       headcount reproduce
+      headcount reproduce --dry-run
       headcount reproduce --only fig7
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
@@ -65,6 +70,9 @@ def reproduce(
     from headcount.report.reproduce import reproduce as run
 
     names, folder = _names(only), out or Path("results") / preset.value
+    if dry_run:
+        _print_forecast(preset.value, names, folder, engine, table, json)
+        return
     try:
         found = run(
             preset.value,
@@ -82,6 +90,33 @@ def reproduce(
         sys.exit(130)
     more = {"seconds": dict(found.seconds), "trained": found.trained}
     _print(found.folder, found.claims, found.files, more, json)
+
+
+def _print_forecast(
+    preset: str,
+    names: Sequence[str],
+    folder: Path,
+    engine: EngineOption,
+    table: str | None,
+    json: bool,
+) -> None:
+    from headcount.report.reproduce import forecast_reproduction
+
+    used = chosen_engine(engine.value)
+    found = forecast_reproduction(preset, names, folder, engine=used, table=table)
+    if json:
+        emit({**asdict(found), "folder": str(found.folder)}, True)
+        return
+    shown = {
+        "figures": found.figures,
+        "runs": f"{found.runs + found.known:,}: {found.known:,} known, {found.runs:,} to train",
+        "training": f"about {duration(found.seconds)}; bounds and report come on top",
+        "engine": f"{found.engine} on {found.device}",
+        "folder": f"{found.folder}{'' if found.folder.exists() else ' (new)'}",
+    }
+    if found.block_runs:
+        shown["block runs"] = f"{found.block_runs:,} to train, whose time is not estimated"
+    emit(shown, False, f"{preset}: a dry run, nothing is trained")
 
 
 def report(
