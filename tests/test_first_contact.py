@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import headcount as hc
+
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
 
@@ -173,3 +175,16 @@ def test_quiet_says_nothing_beside_the_result(command, tmp_path, words):
     assert code == 0, err
     assert err == ""
     assert out
+
+
+def test_long_work_says_how_long_it_takes_on(command):
+    lines: list[str] = []
+    hc.frontier([(8, 4), (10, 5)], time_limit=0.5, progress=lines.append)
+    assert any(re.match(r"2 of 2, about \d+ s left, ", line) for line in lines)
+    words = "bench contexts --items 16 --context-length 4 --count 9"
+    err = command(*words.split())[2]
+    assert re.search(r"round 1 of 3: .* s, about \d+ s left\n", err)
+    command("make", "graph", "permutation", "--items", 16, "--out", "g.csv")
+    command("make", "embeddings", "gaussian", "--items", 16, "--d-model", 8, "--out", "t.npy")
+    _, _, err = command("compile", "g.csv", "t.npy", "--budget", 8, "--time-limit", 600)
+    assert re.search(r"at most (\d+ s|10\.0 min|9\.\d min) left\n", err)

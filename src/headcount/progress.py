@@ -40,6 +40,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def time_left(began: float, done: float, total: float) -> str:
+    """The end of a line about work that began at this `time.monotonic()`: how long the rest takes.
+
+    >>> time_left(time.monotonic() - 60, 1, 4), time_left(time.monotonic(), 0, 4)
+    (', about 3.0 min left', '')
+    """
+    if not 0 < done < total:
+        return ""
+    return f", about {duration((time.monotonic() - began) * (total - done) / done)} left"
+
+
 class Lines:
     """Plain lines, no more often than every few seconds; a text is made only when it is printed."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import DeviceOption, Json, Quiet, Seed, TableKey, check_output, emit
-from headcount.progress import notice, progress_line
+from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.compiler.search import Compiled
@@ -81,6 +81,11 @@ def compile(
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     began = time.monotonic()
     with progress_line(quiet=quiet) as report:
+
+        def tell(line: str) -> None:
+            left = 0.0 if time_limit is None else began + time_limit - time.monotonic()
+            report(line if left <= 0 else f"{line}, at most {duration(left)} left")
+
         found = run(
             read,
             rows,
@@ -90,7 +95,7 @@ def compile(
             time_limit=time_limit,
             seed=seed,
             device=device.value,
-            progress=report,
+            progress=tell,
             bits=bits,
             variant=variant.value,
             context_length=context_length,
