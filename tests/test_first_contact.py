@@ -188,3 +188,20 @@ def test_long_work_says_how_long_it_takes_on(command):
     command("make", "embeddings", "gaussian", "--items", 16, "--d-model", 8, "--out", "t.npy")
     _, _, err = command("compile", "g.csv", "t.npy", "--budget", 8, "--time-limit", 600)
     assert re.search(r"at most (\d+ s|10\.0 min|9\.\d min) left\n", err)
+
+
+def test_the_tour_shows_why_several_heads_are_needed(command, tmp_path):
+    code, out, err = command("tour", "--items", 32, "--out", "t", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["exact"]
+    assert told["one_head_errors"] > 0
+    assert told["several_heads_exact"]
+    assert told["several_heads"] > 1
+    page = (tmp_path / "t" / "report.html").read_text(encoding="utf-8")
+    assert "That is why attention has several heads." in page
+    assert page.count("<img") == 3
+    for name, exact in (("one-head", 1), ("several-heads", 0)):
+        words = ("verify", f"t/{name}.safetensors", "t/graph.csv", "t/narrow-table.npy")
+        assert command(*words)[0] == exact
+    assert command("tour", "--items", 8)[0] == 2
