@@ -50,12 +50,14 @@ def curve_chart(
     rows = curves(frame)
     note = ""
     if metric == "F1":
-        found = thresholds(frame)[[*POINT, "central"]].rename(columns={"central": "star"})
-        rows = rows.merge(found.astype({"star": float}), on=POINT)
-        note = _STAR if rows["star"].notna().any() else "no tested D_K reaches 0.99 on average"
-    rows = rows.assign(panel=_panels(rows))
-    panels = rows["panel"].nunique()
-    where = rows["panel"].iloc[0] if panels == 1 else ""
+        found = pd.DataFrame(thresholds(frame))
+        stars = found.loc[:, POINT].assign(star=found["central"].astype(float))
+        rows = rows.merge(stars, on=POINT)
+        reached = any(found["central"].notna().tolist())
+        note = _STAR if reached else "no tested D_K reaches 0.99 on average"
+    names = _panels(rows)
+    rows, panels = rows.assign(panel=names), len(set(names))
+    where = names[0] if panels == 1 else ""
     chart = curve_panels(
         rows,
         title or f"Test {metric} against D_K{' at ' if where else ''}{where}{source}",
@@ -98,10 +100,10 @@ def _metric(frame: pd.DataFrame) -> str:
 
 def _panels(rows: pd.DataFrame) -> list[str]:
     """The heads of panels: the point, with the degree and the variant where they say something."""
-    several = rows["variant"].nunique() > 1
+    several = len(set(rows["variant"])) > 1
     return [
         f"m = {items}, d_model = {d_model}"
         + (f", r = {degree}" if degree > 1 else "")
         + (f", {variant}" if several or variant != "max" else "")
-        for variant, degree, items, d_model in rows[POINT].itertuples(index=False, name=None)
+        for variant, degree, items, d_model in rows.loc[:, POINT].itertuples(index=False, name=None)
     ]

@@ -126,8 +126,9 @@ def forecast_reproduction(
     chosen = choose_engine(engine)
     held = ResultsFolder.existing(folder, preset)
     with ExitStack() as opened:
-        known = held and held.store.exists()
-        store = opened.enter_context(Store(held.store, read_only=True)) if known else None
+        store = None
+        if held is not None and held.store.exists():
+            store = opened.enter_context(Store(held.store, read_only=True))
         forecast = Forecast(asked.sweep, chosen, store)
     block_runs = 0
     if asked.blocks:
