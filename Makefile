@@ -6,6 +6,7 @@ BIN := .venv/bin
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
+	@echo "To use the headcount command, activate its environment first: . $(BIN)/activate"
 
 test: .venv/installed-dev lint
 	$(BIN)/pytest -n auto

@@ -18,6 +18,7 @@ from headcount import (
     with_positions,
 )
 from headcount.problem import makers
+from headcount.problem.graph import checked_edges
 from headcount.problem.streams import generator
 from tests.strategies import graphs
 
@@ -180,3 +181,32 @@ def test_impossible_graphs_are_refused(make, sentence):
 
 def test_ids_out_of_range_are_no_edges():
     assert not Graph.from_edges(3, [(1, 0)]).has_edges([0, 1, 5], [3, -3, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("items", "sources", "targets", "message"),
+    [
+        (3, [0, 5], [1, 2], r"edge 2 \(5, 2\) has an id outside 0…2"),
+        (3, [0, -1], [1, 2], "outside"),
+        (3, [0, 0], [1, 1], "given twice"),
+        (0, [], [], "1 to"),
+        (3, [0, 1], [1], "2 sources and 1 targets"),
+        (3, [0.5], [1], "sources of shape"),
+        (3, [[0]], [[1]], "sources of shape"),
+    ],
+)
+def test_a_graph_itself_refuses_what_is_none(items, sources, targets, message):
+    """By `checked_edges`, which `Graph(…)` calls: the shape checker would speak before it here."""
+    with pytest.raises(InputError, match=message):
+        checked_edges(items, np.array(sources), np.array(targets))
+    if message in ("outside", "given twice"):
+        with pytest.raises(InputError, match=message):
+            Graph(items, np.array(sources), np.array(targets))
+
+
+def test_a_graph_sorts_its_edges():
+    graph = Graph(3, np.array([2, 0]), np.array([1, 2]))
+    assert graph == Graph.from_edges(3, [(0, 2), (2, 1)])
+    assert graph.pairs.tolist() == [[0, 2], [2, 1]]
+    with pytest.raises(ValueError, match="read-only"):
+        graph.sources[0] = 1

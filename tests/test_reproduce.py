@@ -33,6 +33,7 @@ from headcount.reproduction.presets import PRESETS, Need, preset, restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.shipped import MEASURED, measured_runs
 from headcount.store.store import Store
+from headcount.sweeps.block_plan import read_block_plan
 from headcount.sweeps.grid import paper_runs
 from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.selection import choose_engine
@@ -480,3 +481,42 @@ def test_figures_are_chosen_without_the_drawing_libraries():
         [sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "2\n", done.stderr
+
+
+def test_a_dry_run_trains_nothing_and_makes_no_file(command, tmp_path):
+    words = ("reproduce", "--dry-run", "--only", "fig6,fig7", "--engine", "torch")
+    code, out, err = command(*words, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert list(tmp_path.iterdir()) == []
+    asked = restricted(preset("quick"), needs(chosen_figures(["fig6", "fig7"])))
+    assert (told["runs"], told["known"]) == (len(expected_runs(asked)), 0)
+    assert told["figures"] == ["fig6", "fig7"]
+    assert told["seconds"] > 0
+    assert told["block_runs"] == len(read_block_plan("quick").specs)
+    code, out, _ = command(*words)
+    assert "a dry run, nothing is trained" in out
+    assert f"0 known, {told['runs']:,} to train" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_knows_what_the_folder_holds(reproduced, command_in):
+    before = sorted(file.name for file in reproduced.glob("*[!lm]"))  # not SQLite's -wal and -shm
+    words = ("reproduce", "--dry-run", "--only", "fig6", "--out", reproduced, "--json")
+    told = json.loads(command_in(reproduced, *words)[1])
+    with Store(ResultsFolder(reproduced).store, read_only=True) as store:
+        assert (told["known"], told["runs"], told["seconds"]) == (len(store), 0, 0)
+    assert sorted(file.name for file in reproduced.glob("*[!lm]")) == before
+    code, _, err = command_in(
+        reproduced, "reproduce", "--dry-run", "--preset", "paper", "--out", reproduced
+    )
+    assert code == 2
+    assert "holds a reproduction with --preset quick" in err
+
+
+def test_a_store_is_not_taken_for_a_folder(command, filled):
+    code, _, err = command("report", filled)
+    assert code == 2
+    assert "is a file, not a folder that headcount reproduce filled" in err
+    assert f"headcount results chart {filled} --out chart.png" in err
+    assert f"--out {filled}" not in err

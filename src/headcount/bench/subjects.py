@@ -163,7 +163,7 @@ class JaxSubject(Subject):
     def open(self) -> None:
         super().open()
         if find_spec("jax") is None:
-            raise InputError("not installed: pip install headcount[bench]")
+            raise InputError("not installed: pip install jax")
         setup = {"shape": self.shape, "runs": self.runs, "steps": self.steps, "device": self.device}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (`close` closes it)
         self.process = subprocess.Popen(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
+from headcount.cli.common import CHARTS, Json, Seed, check_output, emit
 
 if TYPE_CHECKING:
     from headcount.constructions.softmax_background import SoftmaxBackground
@@ -39,6 +39,7 @@ def noise(
     from headcount.constructions.compressive_noise import measure_noise
     from headcount.constructions.softmax_background import measure_background
 
+    check_output(chart, *CHARTS)
     result = asdict(measure_noise(items, d_model, key_dim, heads=heads, seed=seed))
     parts = {
         name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, "

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
-from headcount.progress import notice, progress_line
+from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.report.agreement import LocalVerdict
@@ -47,6 +48,10 @@ def reproduce(
             help="Token table of Figure 7; see headcount block.", show_default="the preset's"
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be run, and how long it takes.")
+    ] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and write a report: every figure and table beside the paper's.
@@ -58,6 +63,7 @@ def reproduce(
     \b
     Examples:
       headcount reproduce
+      headcount reproduce --dry-run
       headcount reproduce --only fig7
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
@@ -65,8 +71,18 @@ def reproduce(
     from headcount.report.reproduce import reproduce as run
 
     names, folder = _names(only), out or Path("results") / preset.value
+    if dry_run:
+        _print_forecast(preset.value, names, folder, engine, table, json)
+        return
     try:
-        found = run(preset.value, names, folder, engine=chosen_engine(engine.value), table=table)
+        found = run(
+            preset.value,
+            names,
+            folder,
+            engine=chosen_engine(engine.value),
+            table=table,
+            progress=not quiet,
+        )
     except KeyboardInterrupt:
         notice(
             f"interrupted; finished runs are stored in {folder}, "
@@ -75,6 +91,33 @@ def reproduce(
         sys.exit(130)
     more = {"seconds": dict(found.seconds), "trained": found.trained}
     _print(found.folder, found.claims, found.local, found.files, more, json)
+
+
+def _print_forecast(
+    preset: str,
+    names: Sequence[str],
+    folder: Path,
+    engine: EngineOption,
+    table: str | None,
+    json: bool,
+) -> None:
+    from headcount.report.reproduce import forecast_reproduction
+
+    used = chosen_engine(engine.value)
+    found = forecast_reproduction(preset, names, folder, engine=used, table=table)
+    if json:
+        emit({**asdict(found), "folder": str(found.folder)}, True)
+        return
+    shown = {
+        "figures": found.figures,
+        "runs": f"{found.runs + found.known:,}: {found.known:,} known, {found.runs:,} to train",
+        "training": f"about {duration(found.seconds)}; bounds and report come on top",
+        "engine": f"{found.engine} on {found.device}",
+        "folder": f"{found.folder}{'' if found.folder.exists() else ' (new)'}",
+    }
+    if found.block_runs:
+        shown["block runs"] = f"{found.block_runs:,} to train, whose time is not estimated"
+    emit(shown, False, f"{preset}: a dry run, nothing is trained")
 
 
 def report(
@@ -139,15 +182,15 @@ def _print(
         emit({"folder": str(out), "files": written, "claims": verdicts} | more, True)
         return
     if local:
-        typer.echo("Verdicts at the scale of the paper, by the shipped runs; here: by your own.")
+        print("Verdicts at the scale of the paper, by the shipped runs; here: by your own.")
     for claim in claims:
-        typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
-        typer.echo(f"{'':22}{_marked(claim.number, claim)}")
+        print(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
+        print(f"{'':22}{_marked(claim.number, claim)}")
         if claim.id in local:
             here = local[claim.id]
             text = f"{here.claim.verdict}, {here.text}" if here.text else here.claim.verdict
-            typer.echo(f"{'':22}here: {_marked(text, here.claim)}")
-    typer.echo(f"Open {out / 'report.html'}")
+            print(f"{'':22}here: {_marked(text, here.claim)}")
+    print(f"Open {out / 'report.html'}")
 
 
 def _marked(text: str, claim: Claim) -> str:

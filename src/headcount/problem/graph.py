@@ -34,6 +34,11 @@ class Graph:
     sources: Int[np.ndarray, " edges"]
     targets: Int[np.ndarray, " edges"]
 
+    def __post_init__(self) -> None:
+        sources, targets = checked_edges(self.items, self.sources, self.targets)
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "targets", targets)
+
     @classmethod
     def from_edges(
         cls, items: int, pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"]
@@ -55,28 +60,8 @@ class Graph:
     def from_arrays(
         cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]
     ) -> Graph:
-        """The graph with the edges (sources[e], targets[e]); validated and sorted."""
-        if not 1 <= items <= MOST_ITEMS:
-            raise InputError(
-                f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
-            )
-        sources = np.asarray(sources, dtype=np.int64)
-        targets = np.asarray(targets, dtype=np.int64)
-        outside = (sources < 0) | (sources >= items) | (targets < 0) | (targets >= items)
-        if outside.any():
-            e = int(outside.argmax())
-            raise InputError(
-                f"edge {e + 1} ({sources[e]}, {targets[e]}) has an id outside 0…{items - 1}; "
-                "correct the id or raise the number of items"
-            )
-        codes = sources * items + targets
-        if codes.size > 1 and not (codes[1:] > codes[:-1]).all():
-            codes = np.sort(codes)
-            twice = np.flatnonzero(codes[1:] == codes[:-1])
-            if twice.size:
-                source, target = divmod(int(codes[twice[0]]), items)
-                raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
-        return cls(items, *(_read_only(part) for part in np.divmod(codes, items)))
+        """The graph with the edges (sources[e], targets[e]), in any order."""
+        return cls(items, sources, targets)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph) -> Graph:
@@ -166,6 +151,42 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph(items={self.items}, edges={self.edges})"
+
+
+def checked_edges(items: int, sources: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The edges as sorted read-only int64 arrays; what is not an edge list is refused."""
+    if not 1 <= items <= MOST_ITEMS:
+        raise InputError(
+            f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
+        )
+    ends = [np.asarray(part) for part in (sources, targets)]
+    for name, part in zip(("sources", "targets"), ends, strict=True):
+        if part.ndim != 1 or not (part.size == 0 or np.issubdtype(part.dtype, np.integer)):
+            raise InputError(
+                f"{name} of shape {part.shape} and type {part.dtype} are not item ids; "
+                "give a list of integers"
+            )
+    if len(ends[0]) != len(ends[1]):
+        raise InputError(
+            f"{len(ends[0])} sources and {len(ends[1])} targets make no pairs; give as many of both"
+        )
+    first, second = (part.astype(np.int64) for part in ends)
+    outside = (first < 0) | (first >= items) | (second < 0) | (second >= items)
+    if outside.any():
+        e = int(outside.argmax())
+        raise InputError(
+            f"edge {e + 1} ({first[e]}, {second[e]}) has an id outside 0…{items - 1}; "
+            "correct the id or raise the number of items"
+        )
+    codes = first * items + second
+    if codes.size > 1 and not (codes[1:] > codes[:-1]).all():
+        codes = np.sort(codes)
+        twice = np.flatnonzero(codes[1:] == codes[:-1])
+        if twice.size:
+            source, target = divmod(int(codes[twice[0]]), items)
+            raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
+    sorted_sources, sorted_targets = np.divmod(codes, items)
+    return _read_only(sorted_sources), _read_only(sorted_targets)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
@@ -17,10 +18,14 @@ from headcount.report.figures.base import Claim, Figure
 from headcount.report.page import write_report
 from headcount.reproduction.bounds_table import with_bounds
 from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.forecast import Forecast
 from headcount.reproduction.presets import preset as read_preset
 from headcount.reproduction.presets import restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.training import train_preset, train_preset_blocks
+from headcount.store.store import Store
+from headcount.sweeps.block_plan import read_block_plan
+from headcount.sweeps.file import SweepFile
 from headcount.sweeps.manifest import ManifestEntry, device_name
 from headcount.training.engines.base import Engine
 from headcount.training.engines.selection import EngineName, choose_engine, is_slow
@@ -66,17 +71,10 @@ def reproduce(
         report: whether to draw the report, which takes some seconds.
         progress: whether to show progress on standard error.
     """
-    names = (only,) if isinstance(only, str) else tuple(only)
-    figures = chosen_figures(names)
-    sweep = read_preset(preset)
-    blocks = bool(_BLOCK_FIGURES & set(names))
-    if table and not blocks:
-        raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
+    names, figures, sweep, blocks = _asked(preset, only, table)
     if names:
         _say_untrained(figures, preset, progress)
     folder = ResultsFolder.opened(out or Path("results") / preset, preset)
-    if names:
-        sweep = restricted(sweep, needs(figures))
     chosen = choose_engine(engine)
     device = getattr(chosen, "level_name", device_name(chosen.device))
     entry = ManifestEntry(_command(preset, names, table), device, chosen.name, names)
@@ -91,7 +89,7 @@ def reproduce(
         train_preset(sweep, chosen, folder, entry, progress, limit)
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
-        with progress_line() if progress else nullcontext(lambda line: None) as tell:
+        with progress_line(quiet=not progress) as tell:
             if any(figure.shows_bounds for figure in figures):
                 evidence = with_bounds(evidence, folder, entry, tell)
             if report:
@@ -115,6 +113,78 @@ def _say_untrained(figures: Sequence[Figure], preset: str, progress: bool) -> No
         notice(f"{', '.join(free)}: nothing to train; drawn from what headcount ships")
     if progress and lacking:
         notice(f"{', '.join(lacking)}: no runs in the preset {preset}; --preset paper has them")
+
+
+@dataclass(frozen=True)
+class ReproductionForecast:
+    """What a reproduction would do: nothing has been trained or written."""
+
+    preset: str
+    folder: Path
+    figures: Sequence[str]  # that it would draw
+    runs: int  # to train
+    known: int  # in the folder already
+    seconds: float  # of training on this machine, by a short measurement
+    engine: str
+    device: str
+    block_runs: int  # of the transformer block to train, whose time is not known
+
+
+def forecast_reproduction(
+    preset: str = "quick",
+    only: str | Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    *,
+    engine: EngineName | Engine = "auto",
+    table: str | None = None,
+) -> ReproductionForecast:
+    """What `reproduce` would run with the same arguments, and how long that takes here.
+
+    It measures the engine for some seconds; nothing is trained, and no file is made. The bounds and
+    the report take about a minute more.
+    """
+    asked = _asked(preset, only, table)
+    folder = Path(out or Path("results") / preset)
+    chosen = choose_engine(engine)
+    held = ResultsFolder.existing(folder, preset)
+    with ExitStack() as opened:
+        store = None
+        if held is not None and held.store.exists():
+            store = opened.enter_context(Store(held.store, read_only=True))
+        forecast = Forecast(asked.sweep, chosen, store)
+    block_runs = 0
+    if asked.blocks:
+        done = {result.spec for result in held.block.results()} if held else set()
+        block_runs = len(set(read_block_plan(preset, table).specs) - done)
+    return ReproductionForecast(
+        preset,
+        folder,
+        [figure.id for figure in asked.figures],
+        forecast.runs,
+        forecast.known,
+        forecast.total,
+        chosen.name,
+        chosen.device,
+        block_runs,
+    )
+
+
+class _Asked(NamedTuple):
+    """What the arguments of a reproduction ask for."""
+
+    names: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    sweep: SweepFile
+    blocks: bool
+
+
+def _asked(preset: str, only: str | Sequence[str], table: str | None) -> _Asked:
+    names = (only,) if isinstance(only, str) else tuple(only)
+    figures, sweep = chosen_figures(names), read_preset(preset)
+    blocks = bool(_BLOCK_FIGURES & set(names))
+    if table and not blocks:
+        raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
+    return _Asked(names, figures, restricted(sweep, needs(figures)) if names else sweep, blocks)
 
 
 def _command(preset: str, only: Sequence[str], table: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
+from headcount.progress import time_left
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.sweeps.manifest import ManifestEntry
@@ -130,8 +132,11 @@ def with_bounds(
     known = [] if have is None else have[sizes].itertuples(index=False, name=None)
     missing = sorted(set(wanted.itertuples(index=False, name=None)) - set(known))
     with entry.timed("bounds") if missing else nullcontext():
-        for degree, items, d_model in missing:
-            tell(f"bounds and constructions at m = {items:,}, d_model = {d_model}, r = {degree}")
+        began = time.monotonic()
+        for number, (degree, items, d_model) in enumerate(missing):
+            point = f"m = {items:,}, d_model = {d_model}, r = {degree}"
+            left = time_left(began, number, len(missing))
+            tell(f"bounds and constructions {number + 1} of {len(missing)}, at {point}{left}")
             more = bounds_table([(items, d_model)], [degree])
             have = more if have is None else pd.concat([have, more], ignore_index=True)
             folder.write_bounds(have)

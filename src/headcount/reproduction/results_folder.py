@@ -56,12 +56,24 @@ class ResultsFolder:
     def opened(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder:
         """Make the folder if need be; one that holds another preset is refused."""
         folder = cls(writable(path))
-        if folder.history() and (before := folder.manifest()["preset"]) != preset:
+        folder._require(preset)
+        return folder
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder | None:
+        """The folder as it is, None if there is none; one that holds another preset is refused."""
+        folder = cls(Path(path))
+        if not folder.path.is_dir():
+            return None
+        folder._require(preset)
+        return folder
+
+    def _require(self, preset: str) -> None:
+        if self.history() and (before := self.manifest()["preset"]) != preset:
             raise InputError(
-                f"{path}: holds a reproduction with --preset {before}; "
+                f"{self.path}: holds a reproduction with --preset {before}; "
                 "name another folder with --out"
             )
-        return folder
 
     @property
     def store(self) -> Path:
@@ -155,6 +167,11 @@ class ResultsFolder:
 
     def _existing(self, name: str) -> Path:
         path = self.path / name
+        if self.path.is_file():
+            raise InputError(
+                f"{self.path}: is a file, not a folder that headcount reproduce filled; for the "
+                f"results of a sweep use: headcount results chart {self.path} --out chart.png"
+            )
         if not path.is_file():
             raise InputError(
                 f"{path}: does not exist; fill the folder with: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from contextlib import nullcontext
 
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
@@ -61,7 +60,7 @@ def train_preset(
 
         with (
             stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
-            progress_bar(sweep.name, status) if progress else nullcontext(lambda: None) as refresh,
+            progress_bar(sweep.name, status, quiet=not progress) as refresh,
             entry.timed(TRAINING),
         ):
             try:
