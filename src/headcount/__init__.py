@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from headcount.attention.recovery import SoftmaxCertificate as SoftmaxCertificate
 
     # Theory: budgets, bounds, capacity
+    from headcount.theory.adviser import advise as advise
     from headcount.theory.planner import plan as plan
     from headcount.theory.planner import Plan as Plan
     from headcount.theory.lower_bounds import lower_bounds as lower_bounds

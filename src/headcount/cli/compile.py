@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headcount.cli import sizes
 from headcount.cli.common import DeviceOption, Json, Quiet, Seed, TableKey, check_output, emit
 from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.compiler.search import Compiled
-
-
-class Variant(StrEnum):
-    max = "max"
-    softmax = "softmax"
 
 
 def compile(
@@ -43,7 +38,9 @@ def compile(
     bits: Annotated[
         int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")
     ] = None,
-    variant: Annotated[Variant, typer.Option(help="How heads are joined.")] = Variant.max,
+    variant: Annotated[
+        sizes.Variant, typer.Option(help="How heads are joined.")
+    ] = sizes.Variant.max,
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
     seed: Seed = 0,
     device: Annotated[
