@@ -47,7 +47,7 @@ def _renamed(graph: Graph, names: Vocabulary) -> Graph:
     if graph.names is None:
         return graph.with_names(names)
     place = np.array([names.id(name) for name in graph.names])
-    return Graph.from_arrays(len(names), place[graph.sources], place[graph.targets], names)
+    return Graph.from_arrays(len(names), place[graph.sources], place[graph.targets], names=names)
 
 
 def _from_sparse(matrix: Any) -> Graph:

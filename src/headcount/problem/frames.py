@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ def _name_column(frame: pd.DataFrame, source: str | os.PathLike[str]) -> object 
     return texts[0] if texts else None
 
 
-def _holds(column: pd.Series, kind: type | tuple[type, ...]) -> bool:
+def _holds(column: Any, kind: type | tuple[type, ...]) -> bool:
     """Whether the first entry of a column is of a kind; columns of numbers are not searched."""
     if pd.api.types.is_numeric_dtype(column):
         return False
@@ -94,7 +95,7 @@ def _chosen(lists: list, key: str | None, source: str | os.PathLike[str]) -> obj
     return key
 
 
-def _stacked(column: pd.Series, source: str | os.PathLike[str]) -> np.ndarray:
+def _stacked(column: Any, source: str | os.PathLike[str]) -> np.ndarray:
     rows = [np.asarray(entry) for entry in column]
     for place, row in enumerate(rows):
         if row.shape != rows[0].shape or row.ndim != 1:
@@ -121,6 +122,8 @@ def _read_text(path: Path) -> pd.DataFrame:
     """Columns whose first entry is not a number are texts, all others must be numbers."""
     first, second = _first_records(path)
     header = _is_header(first, path)
+    if header and not second:
+        raise InputError(f"{path}: has a header alone; write one line of numbers per item")
     example = second if header else first
     names = first if header else [f"column {place + 1}" for place in range(len(first))]
     names = [name.strip() for name in names]

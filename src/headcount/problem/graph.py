@@ -58,7 +58,7 @@ class Graph:
             raise InputError(
                 "edges must be (source, target) pairs of integers; give a list of pairs"
             )
-        return cls.from_arrays(items, array[:, 0], array[:, 1], names)
+        return cls.from_arrays(items, array[:, 0], array[:, 1], names=names)
 
     @classmethod
     def from_arrays(
@@ -66,6 +66,7 @@ class Graph:
         items: int,
         sources: Int[np.ndarray, " edges"],
         targets: Int[np.ndarray, " edges"],
+        *,
         names: Names | None = None,
     ) -> Graph:
         """The graph with the edges (sources[e], targets[e]); validated and sorted."""
@@ -93,7 +94,8 @@ class Graph:
                     for item in divmod(int(codes[twice[0]]), items)
                 )
                 raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
-        return cls(items, *(_read_only(part) for part in np.divmod(codes, items)), vocabulary)
+        sources, targets = (_read_only(part) for part in np.divmod(codes, items))
+        return cls(items, sources, targets, vocabulary)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph) -> Graph:

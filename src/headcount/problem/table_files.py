@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -80,9 +81,8 @@ def _npy(path: Path, key: str | None) -> Read:
 
 def _npz(path: Path, key: str | None) -> Read:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: holds a single array; give it the suffix .npy")
+        # numpy leaves a file that it opens itself open when it fails.
+        with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
             arrays = [name for name in file.files if name != NAMES]
             array = file[_chosen(arrays, key, path, "array")]
             names = file[NAMES] if NAMES in file.files else None
@@ -135,8 +135,10 @@ def _frame(path: Path, key: str | None) -> Read:
 def _pt(path: Path, key: str | None) -> Read:
     """A tensor, or a dictionary of tensors such as a state dict."""
     try:
-        # Only tensors and plain containers: anything else in the pickle is refused, not run.
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong with the file, an error says below
+            # Only tensors and plain containers: anything else in the pickle is refused, not run.
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError:
         raise InputError(
             f"{path}: holds more than tensors, and loading it could run code; nothing was run, "

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from headcount.errors import InputError
-from headcount.files import existing_file
+from headcount.files import existing_file, replacing
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,13 @@ def read_names(path: str | os.PathLike[str]) -> Vocabulary:
 
 def write_names(names: Vocabulary, path: str | os.PathLike[str]) -> None:
     """Write names as a text file, one per line."""
-    from headcount.files import replacing
-
     with replacing(path) as temporary:
         temporary.write_bytes("".join(f"{name}\n" for name in names).encode())
 
 
-def names_of_rows(names: str | os.PathLike[str], table: Path, rows: int) -> Vocabulary:
+def names_of_rows(
+    names: str | os.PathLike[str], table: str | os.PathLike[str], rows: int
+) -> Vocabulary:
     """Read the names of a table's rows from a file of their own."""
     read = read_names(names)
     if len(read) != rows:
