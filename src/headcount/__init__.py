@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
     from headcount.problem.reading import read_problem as read_problem
+    from headcount.problem.relations import relations as relations
     from headcount.problem.token_tables import token_table as token_table
     from headcount.problem.token_tables import TokenTable as TokenTable
     from headcount.problem.contexts import ContextSampler as ContextSampler

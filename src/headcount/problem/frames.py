@@ -80,7 +80,7 @@ def _holds(column: Any, kind: type | tuple[type, ...]) -> bool:
     return isinstance(first, kind)
 
 
-def _as_text(entry: object) -> object:
+def _as_text(entry: Any) -> Any:
     """An entry of a name column: a whole number is its digits, anything else stays."""
     return str(entry) if isinstance(entry, int | np.integer) else entry
 
