@@ -137,7 +137,7 @@ BAD_INPUT = {
         ["make", "graph", "permutation", "--items", "10000000000", "--out", "x.csv"],
         "too many",
     ),
-    "an unknown option": (["verify", "--nope"], "No such option: --nope; see --help"),
+    "an unknown option": (["verify", "--qqq"], "No such option: --qqq; see --help"),
     "an unknown command": (["nonsense"], "No such command 'nonsense'"),
     "a missing option": (["make", "graph", "permutation"], "Missing option '--items'"),
     "construct nothing": (["construct"], "give a graph and a table"),

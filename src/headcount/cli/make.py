@@ -1,8 +1,9 @@
-"""`headcount make graph` and `headcount make embeddings`."""
+"""`headcount make graph`, `headcount make embeddings` and `headcount make relations`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from headcount.cli.common import Json, Out, Seed, emit
 from headcount.errors import InputError
 
-app = typer.Typer(help="Make graphs and embedding tables.", no_args_is_help=True)
+app = typer.Typer(help="Make graphs, embedding tables and relations.", no_args_is_help=True)
 
 Items = Annotated[int, typer.Option(help="m, the number of items.")]
 
@@ -19,6 +20,13 @@ class GraphKind(StrEnum):
     permutation = "permutation"
     regular = "regular"
     random = "random"
+
+
+class Relation(StrEnum):
+    antonyms = "antonyms"
+    hypernyms = "hypernyms"
+    meronyms = "meronyms"
+    synonyms = "synonyms"
 
 
 class TableKind(StrEnum):
@@ -108,6 +116,43 @@ def embeddings(
         json,
         f"{kind.value} table",
     )
+
+
+@app.command()
+def relations(
+    kind: Annotated[Relation, typer.Argument(help="The relation.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    table: Annotated[
+        str | None,
+        typer.Option(help="Add the words' rows: minilm, smollm2, or a file with names."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a relation among English words: WordNet 3.0's, among the words of MiniLM.
+
+    The folder gets graph.csv, an edge list by name, names.txt with the words, and
+    NOTICE.txt with WordNet's licence; with --table also table.safetensors with
+    the words and their rows. The rows of minilm for antonyms come with headcount.
+
+    \b
+    Example:
+      headcount make relations antonyms --table minilm --out antonyms
+      headcount compile antonyms/graph.csv antonyms/table.safetensors --budget 16
+    """
+    from headcount.problem.relations import relations as find
+    from headcount.problem.relations import write_relations
+
+    graph, rows = (find(kind.value), None) if table is None else find(kind.value, table)
+    write_relations(graph, out, rows)
+    result = {
+        "folder": str(out),
+        "items": graph.items,
+        "edges": graph.edges,
+        "max_degree": graph.max_degree,
+        "table": table,
+        "d_model": None if rows is None else rows.shape[1],
+    }
+    emit(result, json, kind.value)
 
 
 def _require(kind: StrEnum, option: str, value: int | None, needed: bool) -> None:

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.files import replacing
 from headcount.problem.conversion import as_graph
+from headcount.problem.edge_list import write_graph
 from headcount.problem.graph import Graph
 from headcount.problem.pretrained import DATA, smollm2_words
-from headcount.problem.tables import as_table, read_table
-from headcount.problem.vocabulary import Vocabulary, read_names
+from headcount.problem.tables import as_table, read_table, save_embeddings
+from headcount.problem.vocabulary import Vocabulary, read_names, write_names
 from headcount.shapes import Float
 
 RELATIONS = ("antonyms", "hypernyms", "meronyms", "synonyms")
-LICENCE = DATA / "WORDNET-LICENSE.txt"
+_LICENCE = DATA / "WORDNET-LICENSE.txt"
 _MINILM_KEY = "embeddings.word_embeddings.weight"
 
 NamedRows = tuple[Float[Tensor, "items d_model"], Vocabulary]
@@ -69,6 +71,30 @@ def relations(
     graph = _graph(kept)
     assert graph.names is not None
     return graph, rows[[names.id(word) for word in graph.names]]
+
+
+def write_relations(
+    graph: Graph, folder: str | os.PathLike[str], table: Tensor | None = None
+) -> None:
+    """Write a graph of `relations` into a folder, with its words, its licence and their rows.
+
+    The files are graph.csv, names.txt, NOTICE.txt and table.safetensors.
+    """
+    if graph.names is None:
+        raise InputError("the graph has no names; take one from headcount.relations")
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be made a folder ({error.strerror}); choose another path"
+        ) from None
+    write_graph(graph, folder / "graph.csv")
+    write_names(graph.names, folder / "names.txt")
+    with replacing(folder / "NOTICE.txt") as temporary:
+        temporary.write_bytes(_LICENCE.read_bytes())
+    if table is not None:
+        save_embeddings(table, folder / "table.safetensors", graph.names)
 
 
 def _edges(kind: str) -> list[tuple[str, str]]:
