@@ -39,6 +39,13 @@ class Graph:
     targets: Int[np.ndarray, " edges"]
     names: Vocabulary | None = None
 
+    def __post_init__(self) -> None:
+        if self.names is not None:
+            as_vocabulary(self.names, self.items)
+        sources, targets = checked_edges(self.items, self.sources, self.targets, self.names)
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "targets", targets)
+
     @classmethod
     def from_edges(
         cls,
@@ -69,33 +76,8 @@ class Graph:
         *,
         names: Names | None = None,
     ) -> Graph:
-        """The graph with the edges (sources[e], targets[e]); validated and sorted."""
-        if not 1 <= items <= MOST_ITEMS:
-            raise InputError(
-                f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
-            )
-        vocabulary = None if names is None else as_vocabulary(names, items)
-        sources = np.asarray(sources, dtype=np.int64)
-        targets = np.asarray(targets, dtype=np.int64)
-        outside = (sources < 0) | (sources >= items) | (targets < 0) | (targets >= items)
-        if outside.any():
-            e = int(outside.argmax())
-            raise InputError(
-                f"edge {e + 1} ({sources[e]}, {targets[e]}) has an id outside 0…{items - 1}; "
-                "correct the id or raise the number of items"
-            )
-        codes = sources * items + targets
-        if codes.size > 1 and not (codes[1:] > codes[:-1]).all():
-            codes = np.sort(codes)
-            twice = np.flatnonzero(codes[1:] == codes[:-1])
-            if twice.size:
-                source, target = (
-                    item if vocabulary is None else vocabulary[item]
-                    for item in divmod(int(codes[twice[0]]), items)
-                )
-                raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
-        sources, targets = (_read_only(part) for part in np.divmod(codes, items))
-        return cls(items, sources, targets, vocabulary)
+        """The graph with the edges (sources[e], targets[e]), in any order."""
+        return cls(items, sources, targets, None if names is None else as_vocabulary(names))
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph) -> Graph:
@@ -204,6 +186,45 @@ class Graph:
     def __repr__(self) -> str:
         names = "" if self.names is None else f", names={self.names!r}"
         return f"Graph(items={self.items}, edges={self.edges}{names})"
+
+
+def checked_edges(
+    items: int, sources: Any, targets: Any, names: Vocabulary | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The edges as sorted read-only int64 arrays; what is not an edge list is refused."""
+    if not 1 <= items <= MOST_ITEMS:
+        raise InputError(
+            f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
+        )
+    ends = [np.asarray(part) for part in (sources, targets)]
+    for name, part in zip(("sources", "targets"), ends, strict=True):
+        if part.ndim != 1 or not (part.size == 0 or np.issubdtype(part.dtype, np.integer)):
+            raise InputError(
+                f"{name} of shape {part.shape} and type {part.dtype} are not item ids; "
+                "give a list of integers"
+            )
+    if len(ends[0]) != len(ends[1]):
+        raise InputError(
+            f"{len(ends[0])} sources and {len(ends[1])} targets make no pairs; give as many of both"
+        )
+    first, second = (part.astype(np.int64) for part in ends)
+    outside = (first < 0) | (first >= items) | (second < 0) | (second >= items)
+    if outside.any():
+        e = int(outside.argmax())
+        raise InputError(
+            f"edge {e + 1} ({first[e]}, {second[e]}) has an id outside 0…{items - 1}; "
+            "correct the id or raise the number of items"
+        )
+    codes = first * items + second
+    if codes.size > 1 and not (codes[1:] > codes[:-1]).all():
+        codes = np.sort(codes)
+        twice = np.flatnonzero(codes[1:] == codes[:-1])
+        if twice.size:
+            pair = divmod(int(codes[twice[0]]), items)
+            source, target = (item if names is None else names[item] for item in pair)
+            raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
+    sorted_sources, sorted_targets = np.divmod(codes, items)
+    return _read_only(sorted_sources), _read_only(sorted_targets)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -14,9 +14,13 @@ from torch import Tensor
 from headcount.errors import InputError
 from headcount.files import replacing, save_tensors
 from headcount.problem.frames import frame_rows
+from headcount.problem.graph import Graph
 from headcount.problem.table_files import DEFAULT_KEY, NAMES, read_table_file, real_numbers
 from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary, names_of_rows
 from headcount.shapes import Float
+
+# What a call takes for a table of embeddings; an `nn.Parameter` is a tensor.
+TableLike = Tensor | np.ndarray | torch.nn.Embedding | pd.DataFrame
 
 _WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
 
@@ -33,6 +37,9 @@ def as_table(
 
     >>> as_table(np.eye(2, dtype=np.float16)).dtype
     torch.float32
+    >>> as_table("table.npy")
+    Traceback (most recent call last):
+    headcount.errors.InputError: the table must be a tensor, an array, a frame or an nn.Embedding...
     """
     table = _tensor(value, source)
     if table.ndim != 2 or 0 in table.shape:
@@ -40,7 +47,7 @@ def as_table(
             f"{source}: the table has shape {tuple(table.shape)}; it must be items × d_model"
         )
     if table.dtype.is_complex:
-        raise InputError(f"{source}: the entries are {table.dtype}; they must be real numbers")
+        raise InputError(f"{source} is complex; its entries must be real numbers")
     if table.dtype not in (torch.float32, torch.float64):
         table = _widened(table, source)
     finite = table.isfinite().all(dim=1)
@@ -51,6 +58,21 @@ def as_table(
             f"{source}, row {row}{name}: holds a NaN or infinite entry; remove or replace that row"
         )
     return table
+
+
+def table_for(graph: Graph, table: object) -> Float[Tensor, "items d_model"]:
+    """`as_table`, refused unless it has one row for each item of the graph."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"a graph must be a headcount.Graph, not {type(graph).__name__}; make one with as_graph"
+        )
+    rows = as_table(table)
+    if len(rows) != graph.items:
+        raise InputError(
+            f"the graph has {graph.items} items, the table {len(rows)} rows; "
+            "give a table with one row per item"
+        )
+    return rows
 
 
 def load_embeddings(
@@ -111,6 +133,11 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
         value = value.weight
     if isinstance(value, Tensor):
         return value.detach().to_dense() if value.is_sparse else value.detach()
+    if isinstance(value, str | os.PathLike):
+        raise InputError(
+            f"{source} must be a tensor, an array, a frame or an nn.Embedding, not "
+            f"{type(value).__name__}; read a file with load_embeddings"
+        )
     if isinstance(value, pd.DataFrame):
         value = frame_rows(value, source)
     try:
