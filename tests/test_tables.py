@@ -57,7 +57,7 @@ def test_every_width_and_byte_order_is_read_exactly(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("tables")
     np.save(folder / "t.npy", rows)
     np.savez(folder / "t.npz", embeddings=rows, other=np.zeros(3))
-    for value in (folder / "t.npy", folder / "t.npz", rows, rows.tolist(), rows[::-1][::-1]):
+    for value in (folder / "t.npy", folder / "t.npz", rows, rows[::-1][::-1]):
         read = load_embeddings if isinstance(value, type(folder)) else as_table
         if not np.isfinite(rows).all():
             with pytest.raises(InputError, match="NaN or infinite"):
@@ -115,8 +115,8 @@ def test_what_torch_holds_is_a_table():
     [
         (np.ones(3), r"shape \(3,\); it must be items × d_model"),
         (torch.ones(0, 3), r"shape \(0, 3\)"),
-        ([[1.0, 2.0], [3.0]], "not an array of numbers"),
-        ([["a", "b"]], "must be real numbers"),
+        ([[1.0, 2.0]], "the table must be a tensor, .* not list"),
+        (np.array([["a", "b"]]), "must be real numbers"),
         (np.ones((1, 2), dtype=complex), "must be real numbers"),
         (torch.ones(1, 2, dtype=torch.complex64), "the table is complex"),
         ("table.npy", "not str; read a file with load_embeddings"),
@@ -124,7 +124,7 @@ def test_what_torch_holds_is_a_table():
         (np.array([[2**53 + 1, 1]]), "integers of 2⁵³ or more"),
         (torch.tensor([[1.0], [float("nan")]]), "the table, row 1: holds a NaN"),
         (pd.DataFrame({"x": [1.0], "when": pd.to_datetime(["2026-01-01"])}), "column 'when'"),
-        (None, "must be real numbers"),
+        (None, "not NoneType"),
     ],
 )
 def test_what_is_not_a_table_is_refused(value, sentence):

@@ -30,16 +30,16 @@ def as_table(
 ) -> Float[Tensor, "items d_model"]:
     """An embedding table as a tensor of items × d_model.
 
-    `value` is a tensor, a parameter, a `torch.nn.Embedding`, an array, a list of rows or a pandas
-    frame. float32 and float64 stay as they are; 32- and 64-bit integers are widened to float64,
-    everything else to float32. The table stays on its device and has no gradient. An error says
-    that the table is from `source`, and names the item of a bad row by `names`.
+    `value` is a tensor, a parameter, a `torch.nn.Embedding`, a numpy array or a pandas frame.
+    float32 and float64 stay as they are; 32- and 64-bit integers are widened to float64, everything
+    else to float32. The table stays on its device and has no gradient. An error says that the table
+    is from `source`, and names the item of a bad row by `names`.
 
     >>> as_table(np.eye(2, dtype=np.float16)).dtype
     torch.float32
     >>> as_table("table.npy")
     Traceback (most recent call last):
-    headcount.errors.InputError: the table must be a tensor, an array, a frame or an nn.Embedding...
+    headcount.errors.InputError: the table must be a tensor, a pandas frame, a numpy array or ...
     """
     table = _tensor(value, source)
     if table.ndim != 2 or 0 in table.shape:
@@ -133,19 +133,14 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
         value = value.weight
     if isinstance(value, Tensor):
         return value.detach().to_dense() if value.is_sparse else value.detach()
-    if isinstance(value, str | os.PathLike):
-        raise InputError(
-            f"{source} must be a tensor, an array, a frame or an nn.Embedding, not "
-            f"{type(value).__name__}; read a file with load_embeddings"
-        )
     if isinstance(value, pd.DataFrame):
         value = frame_rows(value, source)
-    try:
-        array = real_numbers(np.asarray(value), source)
-    except ValueError as error:  # rows of several lengths
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{source}: is not an array of numbers; give items × d_model") from None
+    if not isinstance(value, np.ndarray):
+        raise InputError(
+            f"{source} must be a tensor, a pandas frame, a numpy array or an nn.Embedding, not "
+            f"{type(value).__name__}; read a file with load_embeddings"
+        )
+    array = real_numbers(value, source)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
