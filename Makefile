@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow browser test-browser lint clean
+.PHONY: reproduce test test-slow browser test-browser lint docs clean
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
+	@echo "To use the headcount command, activate its environment first: . $(BIN)/activate"
 
 test: .venv/installed-dev lint
 	$(BIN)/pytest -n auto
@@ -29,10 +30,22 @@ lint: .venv/installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
+# Write docs/reproduction.md and the claims table of README.md from the shipped runs.
+docs: .venv/installed
+	$(BIN)/python -m headcount.report.claims_docs
+
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))
 
+define NO_COMPILER
+make: $(CXX) is missing, so the native engine cannot be built. Going on with the torch engine, which
+make: takes 10 to 40 times as long. For the native one, install g++ (Debian: apt install g++) and
+make: run: rm .venv/installed && make
+endef
+export NO_COMPILER
+
 .venv/installed: pyproject.toml constraints.txt setup.py $(NATIVE)
+	@command -v $(CXX) >/dev/null || echo "$$NO_COMPILER"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@

@@ -200,6 +200,10 @@ BOUNDS = (
     (64, 16, 1, "lower bound", "Warren", 2),
     (64, 16, 1, "construction", "as printed", 120),
     (64, 16, 1, "construction", "pseudo-inverse", 90),
+    (128, 32, 1, "lower bound", "Warren", 2),
+    (128, 32, 1, "construction", "pseudo-inverse", 90),
+    (128, 32, 16, "lower bound", "Warren", 15),
+    (128, 32, 16, "construction", "pseudo-inverse", 320),
 )
 WORLD = World(
     points=BASE

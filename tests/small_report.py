@@ -70,6 +70,18 @@ def _panels(evidence: Evidence) -> Any:
     )
 
 
+def _grid(evidence: Evidence) -> Any:
+    """Rows and columns of plots, as Figure 7 has them."""
+    rows = evidence.on("base").query("heads <= 4")
+    sizes = sorted({int(width) for width in rows["d_model"]})
+    points = alt.Chart(rows).mark_point().encode(x="budget:Q", y="mean:Q", color="heads:N")
+    return _filtered(
+        points.properties(width=230, height=120).facet(
+            row=alt.Row("d_model:N", sort=sizes, title=None), column="items:N"
+        )
+    )
+
+
 def _beside(evidence: Evidence) -> Any:
     """Two plots side by side, with a long legend at the bottom."""
     rows = evidence.on("base", "thresholds").assign(
@@ -118,6 +130,7 @@ def small_figures() -> list[Figure]:
         ),
         Figure("fig2", "Figure 2: two plots", ("base",), draw=_beside, table=table),
         Figure("bars", "Bars <without> filters", (), draw=_plain),
+        Figure("grid", "A grid of plots", ("base",), draw=_grid),
         Figure("table1", "Table 1: thresholds", ("base",), table=table),
         Figure("fig5", "Figure 5: softmax", ("softmax",), draw=_panels),
     ]

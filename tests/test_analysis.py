@@ -55,11 +55,11 @@ entries = st.dictionaries(
 
 
 def test_curve_is_the_t_interval_by_hand():
-    values = [0.97, 0.99, 0.98]
+    values = [0.92, 0.94, 0.93]
     row = curves(runs_of({(2, 3): values})).iloc[0]
     half = 4.302652729911275 * 0.01 / sqrt(3)  # t_{0.975, 2}; s = 0.01
-    assert row["mean"] == pytest.approx(0.98)
-    assert (row["low"], row["high"]) == pytest.approx((0.98 - half, 0.98 + half))
+    assert row["mean"] == pytest.approx(0.93)
+    assert (row["low"], row["high"]) == pytest.approx((0.93 - half, 0.93 + half))
     assert (row["runs"], row["budget"], row["diverged"]) == (3, 6, 0)
 
 
@@ -84,6 +84,14 @@ def test_a_diverged_run_counts_as_zero_f1_and_is_left_out_of_an_error():
     assert np.isnan(row["mean"])
 
 
+def test_an_interval_ends_where_the_metric_does():
+    row = curves(runs_of({(1, 4): [0.5, 1.0]})).iloc[0]
+    assert (row["low"], row["high"]) == (0.0, 1.0)
+    row = curves(runs_of({(1, 4): [0.5, 1.0]}, variant="value")).iloc[0]  # an error has no end
+    assert row["low"] == 0.0
+    assert row["high"] > 1.0
+
+
 @given(entries)
 @settings(max_examples=30, deadline=None)
 def test_curves_are_the_plain_statistics(table):
@@ -95,7 +103,7 @@ def test_curves_are_the_plain_statistics(table):
         if len(values) > 1:
             half = stats.t.ppf(0.975, len(values) - 1) * stdev(values) / sqrt(len(values))
             assert (row["low"], row["high"]) == pytest.approx(
-                (mean(values) - half, mean(values) + half), abs=1e-12
+                (max(mean(values) - half, 0), min(mean(values) + half, 1)), abs=1e-12
             )
 
 

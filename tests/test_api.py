@@ -8,6 +8,7 @@ import subprocess
 import sys
 import typing
 
+import numpy as np
 import pytest
 import torch
 
@@ -118,3 +119,83 @@ def test_the_measured_runs_go_into_curves_and_thresholds():
     assert hc.measured_runs(variant="max")["value"].max() == 1.0
     with pytest.raises(hc.InputError, match="choose one of max, softmax, sum, value"):
         hc.measured_runs(variant="min")
+
+
+TABLES = {
+    "float64 array": lambda rows: rows.double().numpy(),
+    "float32 array": lambda rows: rows.numpy(),
+    "big-endian array": lambda rows: rows.numpy().astype(">f4"),
+    "read-only, reversed": lambda rows: np.flip(np.flip(rows.numpy(), 0).copy(), 0),
+    "nn.Parameter": torch.nn.Parameter,
+    "nn.Embedding": lambda rows: torch.nn.Embedding.from_pretrained(rows, freeze=False),
+    "float64": torch.Tensor.double,
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_may_be_an_array_a_parameter_or_an_embedding(kind, tmp_path):
+    graph, rows = hc.permutation_graph(16, seed=0), hc.gaussian_embeddings(16, 8, seed=0)
+    table = TABLES[kind](rows)
+    compiled = hc.compile(graph, table, budget=6)
+    built = hc.construct(graph, table, inverse="pinv")
+    for weights in (compiled.weights, built):
+        assert hc.verify(weights, graph, table) == hc.verify(weights, graph, rows.double())
+    assert hc.to_torch(built, graph, table).facts == hc.to_torch(built, graph, rows).facts
+    assert hc.incoherence(table, block=2).leakage == pytest.approx(
+        hc.incoherence(rows, block=2).leakage
+    )
+    assert built.plot(graph, table).to_dict()["hconcat"]
+    hc.save_embeddings(table, tmp_path / "t.npy")
+    assert torch.equal(hc.load_embeddings(tmp_path / "t.npy").double(), rows.double())
+
+
+def test_weights_may_be_parameters(tmp_path):
+    graph, rows = hc.permutation_graph(16, seed=0), hc.gaussian_embeddings(16, 8, seed=0)
+    plain = hc.compile(graph, rows, budget=6).weights
+    parts = {name: torch.nn.Parameter(getattr(plain, name)) for name in ("queries", "keys")}
+    weights = dataclasses.replace(plain, **parts)
+    assert hc.verify(weights, graph, rows) == hc.verify(plain, graph, rows)
+    weights.save(tmp_path / "w.safetensors")
+    assert torch.equal(hc.load_weights(tmp_path / "w.safetensors").queries, plain.queries)
+    twice = hc.KeyQuery(plain.queries, plain.queries, 0.5)
+    twice.save(tmp_path / "twice.safetensors")
+    assert torch.equal(hc.load_weights(tmp_path / "twice.safetensors").keys, plain.queries)
+
+
+def test_contexts_may_be_an_array():
+    graph, rows = hc.permutation_graph(8), torch.eye(8)
+    weights = hc.construct(graph, rows)
+    found = hc.verify(weights, graph, rows, contexts=np.array([[0, 1, 2]]))
+    assert (found.contexts, found.context_length) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("graph, 'table.npy'", "a numpy array or an nn.Embedding, not str; read a file"),
+        ("graph, [[1.0]]", "not list"),
+        ("graph, None", "not NoneType"),
+        ("graph, torch.ones(8)", "the table has shape"),
+        ("graph, torch.ones(7, 4)", "the table 7 rows"),
+        ("graph, torch.ones(8, 4, dtype=torch.complex64)", "the table is complex"),
+        ("graph, np.array([['a']])", "must be real numbers"),
+        ("[(0, 1)], torch.ones(8, 4)", "a graph must be a headcount.Graph, not list"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_a_sentence(change, message):
+    """In a process of its own: here the shape checker would speak first."""
+    code = (
+        "import sys, numpy as np, torch, headcount as hc\n"
+        "graph = hc.permutation_graph(8)\n"
+        "weights = hc.KeyQuery(torch.ones(1, 4, 1), torch.ones(1, 4, 1), 0.5)\n"
+        f"calls = [lambda: hc.compile({change}), lambda: hc.construct({change}),\n"
+        f"    lambda: hc.verify(weights, {change})]\n"
+        "for call in calls:\n"
+        "    try:\n"
+        "        call()\n"
+        "    except hc.InputError as error:\n"
+        "        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [message in line for line in done.stdout.splitlines()] == [True] * 3

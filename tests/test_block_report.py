@@ -16,7 +16,13 @@ from scipy import stats
 
 from headcount.errors import InputError
 from headcount.report.figures import block, chosen_figures, fig7
-from headcount.report.figures.fig7_claims import block_advantage, block_saturation
+from headcount.report.figures.fig7_claims import (
+    block_advantage,
+    block_collapse,
+    block_partial,
+    block_saturation,
+    block_stability,
+)
 from headcount.report.page import write_report
 from headcount.report.readings.block_controls import controls
 from headcount.report.readings.block_runs import COLLAPSED, block_command, panels
@@ -205,74 +211,91 @@ def _number(claim) -> str:
 
 
 SEVERAL_FALL = with_cells(MPNET, {(2, 512): seeds_around(0.985, collapsed=1)})
-VERDICTS = {
-    "like the paper's": (evidence(MPNET, SMOLLM2), "confirmed", "confirmed"),
-    "one head as good": (evidence(ONE_AS_GOOD), "not confirmed", "not confirmed"),
+HIGHER = with_cells(MPNET, {(1, 512): seeds_around(0.6, collapsed=3)})
+JUDGES = (block_advantage, block_saturation, block_partial, block_collapse, block_stability)
+YES, PARTLY, NO, NONE = "confirmed", "partly", "not confirmed", "not measured"
+VERDICTS = {  # C13 to C17
+    "like the paper's": (evidence(MPNET, SMOLLM2), (YES, YES, YES, YES, YES)),
+    "one table is thin": (evidence(MPNET), (PARTLY, PARTLY, PARTLY, PARTLY, PARTLY)),
+    "one head as good": (evidence(ONE_AS_GOOD, SMOLLM2), (NO, NO, PARTLY, NO, YES)),
     "one head as good at 64": (
-        evidence(with_cells(MPNET, {(1, 64): MPNET.accuracies[4, 64]})),
-        "partly",
-        "confirmed",
+        evidence(with_cells(MPNET, {(1, 64): MPNET.accuracies[4, 64]}), SMOLLM2),
+        (PARTLY, YES, YES, YES, YES),
+    ),
+    "a little ahead at 64": (
+        evidence(with_cells(MPNET, {(1, 64): seeds_around(0.73)}), SMOLLM2),
+        (PARTLY, YES, YES, YES, YES),
     ),
     "2 heads behind one at 128": (
-        evidence(with_cells(MPNET, {(2, 128): seeds_around(0.7)})),
-        "partly",
-        "confirmed",
+        evidence(with_cells(MPNET, {(2, 128): seeds_around(0.7)}), SMOLLM2),
+        (YES, YES, YES, YES, YES),
     ),
     "8 heads behind one at 64": (
-        evidence(with_cells(MPNET, {(8, 64): seeds_around(0.3)})),
-        "confirmed",
-        "confirmed",
+        evidence(with_cells(MPNET, {(8, 64): seeds_around(0.3)}), SMOLLM2),
+        (YES, YES, YES, YES, YES),
     ),
-    "no collapse": (evidence(NEVER_COLLAPSES), "confirmed", "partly"),
-    "2 heads collapse too": (evidence(SEVERAL_FALL), "confirmed", "not confirmed"),
-    "one head elsewhere": (
-        evidence(with_cells(MPNET, {(1, 512): seeds_around(0.6, collapsed=3)})),
-        "confirmed",
-        "partly",
+    "no collapse": (evidence(NEVER_COLLAPSES, SMOLLM2), (YES, YES, YES, NO, YES)),
+    "2 heads collapse too": (evidence(SEVERAL_FALL, SMOLLM2), (YES, NO, YES, YES, NO)),
+    "one head elsewhere": (evidence(HIGHER, SMOLLM2), (YES, YES, PARTLY, YES, YES)),
+    "one head still gains": (
+        evidence(with_cells(MPNET, {(1, 512): seeds_around(0.9, collapsed=3)}), SMOLLM2),
+        (YES, YES, NO, YES, YES),
+    ),
+    "few collapse": (
+        evidence(with_cells(NEVER_COLLAPSES, {(1, 512): seeds_around(0.81, 7, 1)}), SMOLLM2),
+        (YES, YES, YES, PARTLY, YES),
     ),
     "2 heads short of 1": (
-        evidence(with_cells(MPNET, {(2, 512): seeds_around(0.9)})),
-        "confirmed",
-        "not confirmed",
+        evidence(with_cells(MPNET, {(2, 512): seeds_around(0.9)}), SMOLLM2),
+        (YES, NO, YES, YES, YES),
     ),
-    "a second table differs": (
-        evidence(MPNET, replace(ONE_AS_GOOD, table="gpt2")),
-        "not confirmed",
-        "not confirmed",
+    "a third table differs": (
+        evidence(MPNET, SMOLLM2, replace(ONE_AS_GOOD, table="gpt2")),
+        (NO, NO, PARTLY, NO, YES),
     ),
     "random rows do not count": (
-        evidence(MPNET, replace(ONE_AS_GOOD, table="gaussian")),
-        "confirmed",
-        "confirmed",
+        evidence(MPNET, SMOLLM2, replace(ONE_AS_GOOD, table="gaussian")),
+        (YES, YES, YES, YES, YES),
     ),
     "controls do not count": (
-        evidence(MPNET, replace(ONE_AS_GOOD, control="barred")),
-        "confirmed",
-        "confirmed",
+        evidence(MPNET, SMOLLM2, replace(ONE_AS_GOOD, control="barred")),
+        (YES, YES, YES, YES, YES),
     ),
-    "small": (evidence(SMALL), "not measured", "not measured"),
-    "nothing": (NOTHING, "not measured", "not measured"),
+    "small": (evidence(SMALL), (NONE, NONE, NONE, NONE, NONE)),
+    "nothing": (NOTHING, (NONE, NONE, NONE, NONE, NONE)),
 }
 
 
-@pytest.mark.parametrize(("found", "advantage", "saturation"), VERDICTS.values(), ids=VERDICTS)
-def test_verdicts_follow_the_runs(found, advantage, saturation):
-    assert (block_advantage(found).verdict, block_saturation(found).verdict) == (
-        advantage,
-        saturation,
-    )
+@pytest.mark.parametrize(("found", "expected"), VERDICTS.values(), ids=VERDICTS)
+def test_verdicts_follow_the_runs(found, expected):
+    assert tuple(judge(found).verdict for judge in JUDGES) == expected
 
 
 def test_claims_say_their_numbers():
     ahead = "mpnet-base: clearly ahead at 4 of 4 D_K, by +0.15 to +0.536"
     assert _number(block_advantage).startswith(ahead)
-    number = _number(block_saturation)
     ends = "mpnet-base at D_K = 512: 0.461 with 1, 0.985 with 2, 0.995 with 4 and 0.997 with 8"
-    assert ends in number
-    fallen = "5 of 14 one-head runs from D_K = 256 up collapsed, and 0 of 84 with several heads"
-    assert fallen in number
+    assert ends in _number(block_saturation)
+    fallen = "mpnet-base: 5 of 14 one-head runs from D_K = 256 up collapsed"
+    assert fallen in _number(block_collapse)
+    assert "mpnet-base: 0 of 84 runs with several heads collapsed" in _number(block_stability)
+    assert "0.807 (95 %: 0.803 to 0.811) at D_K = 512 in the 4 one-head runs" in _number(
+        block_partial
+    )
     assert "but on smollm2 (m = 512, d_model = 576)" in block_advantage(evidence(SMALL)).number
     assert block_advantage(NOTHING).number == "no runs for it"
+    assert block_advantage(evidence(MPNET)).thin == "1 table (the rule asks for 2)"
+
+
+def test_the_advantage_is_judged_by_the_controls():
+    claim = block.capacity(WHOLE)
+    assert claim.verdict == "not confirmed"
+    assert "mpnet-base with second value path 89 % (3 seeds)" in claim.number
+    crossing = Block({(1, 64): (0.94, 0.94), (1, 128): (0.991, 0.991)}, control="barred")
+    number = block.capacity(evidence(MPNET, SMOLLM2, crossing)).number
+    assert "one head crosses 0.99 between D_K = 64 and 128" in number
+    assert "the law of Section 6.1 has 97.3" in number  # 0.966·8·log₂ 6144
+    assert block.capacity(NOTHING).verdict == "not measured"
 
 
 def test_the_papers_numbers_stand_beside_ours():
@@ -335,6 +358,42 @@ def test_without_runs_the_figures_say_so():
         assert module.table(NOTHING).empty
 
 
+def test_a_command_names_no_file_of_its_maker():
+    own = {"command": "headcount block a.toml --table mine.safetensors"}
+    for preset, says in (
+        ("paper", "headcount reproduce --preset paper --only fig7 --table smollm2"),
+        ("quick", "headcount reproduce --only fig7"),
+    ):
+        found = replace(WHOLE, block_provenance=own, provenance={"preset": preset})
+        assert block_command(found) == says
+    named = {"command": "headcount block paper --table smollm2"}
+    assert block_command(replace(WHOLE, block_provenance=named)) == named["command"]
+
+
+def test_the_page_leaves_out_what_is_unknown_and_what_was_not_trained(tmp_path):
+    made = {"runs": 175, "seconds": 1280.0, "versions": {"headcount": "unknown", "torch": "2.11"}}
+    own = {"preset": "quick", "runs": 0, "run_steps": 0, "seconds": 0.0, "date": "2026-01-02"}
+    found = replace(WHOLE, block_provenance=made, provenance=own)
+    (path, *_) = write_report(tmp_path, found, chosen_figures(["fig7"]), [], ("svg",))
+    first, other = path.read_text(encoding="utf-8").split("Figure 7 and its controls")
+    assert "<dd>2026-01-02</dd>" in first
+    for name in ("runs", "run-steps", "training time"):
+        assert f"<dt>{name}</dt>" not in first
+    assert "<dt>runs</dt><dd>175</dd>" in other
+    assert "<dt>training time</dt><dd>21.3 min</dd>" in other
+    assert "<dd>torch 2.11</dd>" in other
+    assert "unknown" not in other.split("</header>")[0]
+
+
+def test_prose_and_comparison_round_alike():
+    """0.8579 is 0.858 in both."""
+    found = evidence(with_cells(MPNET, {(8, 64): (0.8579,) * 7, (4, 64): (0.8849,) * 7}))
+    rows = {row.what: row.ours for row in fig7.compare(found)}
+    assert "0.858 against 0.885 with 4" in fig7.meaning(found)
+    ours = rows["mpnet-base: (h, D_K, d_k) with too many heads"]
+    assert ours == "0.858 with 8 heads at D_K = 64, 0.885 with 4"
+
+
 def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
     made = {"command": "headcount block full.toml", "date": "2026-01-02", "runs": 175}
     found = replace(WHOLE, block_provenance=made, provenance={"preset": "paper"})
@@ -349,8 +408,8 @@ def test_the_page_shows_both_with_the_command_that_made_the_runs(tmp_path):
         "block.csv",
     ]
     text = paths[0].read_text(encoding="utf-8")
-    assert text.count("<code>headcount block full.toml</code>") == 2
-    assert "runs 175" in text
+    assert text.split("</header>")[1].count("<code>headcount block full.toml</code>") == 2
+    assert "<dt>runs</dt><dd>175</dd>" in text
     assert '<option value="6144">' in text
     assert block_command(NOTHING) == "headcount reproduce --only fig7"
     (empty,) = write_report(tmp_path / "none", NOTHING, chosen_figures(["fig7"]), [])
@@ -394,7 +453,7 @@ def test_any_runs_are_told(parts):
     found = evidence(*parts)
     texts = [fig7.meaning(found), block.meaning(found)]
     texts += [f"{row.ours} {row.difference}" for row in fig7.compare(found)]
-    texts += [claim(found).number for claim in (block_advantage, block_saturation)]
+    texts += [claim(found).number for claim in (*JUDGES, block.capacity)]
     texts += [fig7.table(found).to_csv(), block.table(found).to_csv()]
     for text in texts:
         assert not re.search(r"\bnan\b|\bNone\b|<NA>|\binf\b", text), text

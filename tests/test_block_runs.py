@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -313,12 +314,22 @@ def test_the_frame_has_a_row_per_run(tiny, tmp_path):
     assert tuple(block_frame([]).columns) == BLOCK_COLUMNS
 
 
+def test_a_small_table_is_counted_with_null_and_the_plan_is_not_blamed(command, tmp_path):
+    np.save(tmp_path / "mine.npy", np.eye(40, 8, dtype="f4") + 1)
+    code, _, err = command("block", "quick", "--table", "mine.npy", "--out", "mine")
+    assert code == 2
+    assert err == (
+        "error: table mine has 39 items beside its row for NULL, not 512; "
+        "choose 1…39 items or a larger table\n"
+    )
+
+
 def test_the_command_says_what_it_found(tiny, command):
     code, out, err = command("block", tiny, "--out", "mine", "--json")
     told = json.loads(out)
     assert code == 0
     assert (told["finished"], told["missing"], len(told["runs"])) == (9, 0, 9)
-    assert "24 rows of 8" in err
+    assert "24 items and NULL, 8 wide" in err
     code, out, _ = command("block", tiny, "--out", "mine")
     assert code == 0
     assert "budget 4, 1 head, two-values" in out

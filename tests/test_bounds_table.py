@@ -18,7 +18,10 @@ from headcount import (
     verify,
 )
 from headcount.errors import NoSolution, PreconditionWarning
-from headcount.reproduction.bounds_table import COLUMNS, bounds_table
+from headcount.reproduction.bounds_table import COLUMNS, bounds_table, with_lower_bounds
+from headcount.reproduction.frontier import FrontierPoint, known_budgets
+from headcount.reproduction.frontier_file import read_frontier
+from headcount.reproduction.shipped import MEASURED
 from headcount.theory.lower_bounds import lower_bounds
 
 
@@ -99,6 +102,14 @@ def test_what_is_not_found_is_missing():
     assert any(line.startswith("4 heads × ") for line in lines)
 
 
+def test_the_printed_construction_has_the_heads_of_its_algorithm():
+    """⌈m/d_model⌉ in Algorithm 1, and ⌈m'/d_model⌉ + Δ in Algorithm 5."""
+    for degree, heads in ((1, 2), (2, 6), (3, 9)):
+        lines = []
+        bounds_table([(24, 12)], [degree], progress=lines.append)
+        assert lines[0].startswith(f"{heads} heads × ")
+
+
 def test_a_search_stays_within_its_budget():
     graph, table = permutation_graph(64), gaussian_embeddings(64, 64)
     assert construct(graph, table, inverse="pinv", budget=14).budget == 14
@@ -106,3 +117,18 @@ def test_a_search_stays_within_its_budget():
         construct(graph, table, inverse="pinv", budget=13)
     with pytest.raises(InputError, match="budget limits a search"):
         construct(graph, table, key_dim=3, budget=9)
+
+
+def test_lower_bounds_of_an_earlier_release_are_replaced():
+    """They are functions of the sizes; what is shipped must be today's."""
+    table = MEASURED.bounds()
+    assert table is not None
+    stale = table.assign(budget=table["budget"].where(table["name"] != "margin", 1))
+    pd.testing.assert_frame_equal(with_lower_bounds(stale), table)
+    rows = table.set_index(["items", "d_model", "degree", "name"])["budget"]
+    assert (rows[256, 32, 1, "margin"], rows[512, 16, 1, "margin"]) == (6, 25)
+    columns = ["items", "d_model", "degree", "lower_bound"]
+    compiled = read_frontier(MEASURED.path / "frontier.csv")[columns].to_numpy(dtype=int).tolist()
+    known = known_budgets([FrontierPoint(*size) for *size, _ in compiled])
+    for items, d_model, degree, least in compiled:
+        assert known[items, d_model, degree]["lower_bound"] == least

@@ -13,7 +13,7 @@ from tests.small_report import small_claims, small_evidence, small_figures
 
 pytestmark = pytest.mark.browser
 
-_CHARTS = ("fig1", "fig2", "bars")
+_CHARTS = ("fig1", "fig2", "bars", "grid")
 _DRAWN = (
     "[...document.querySelectorAll('.chart')].every(box => box.querySelector('svg .role-mark > *'))"
 )
@@ -108,7 +108,7 @@ def test_filters_change_the_charts(opened):
     assert marks(page, "fig1") == len(curves.query("heads == 1 and items == 64"))
     assert page.inner_text("#fig1 .note") == "Shown: m = 64, h = 1."
     assert page.inner_text("#bars .note") == "These filters do not apply to this chart."
-    assert page.inner_text(".filters output") == "2 of 3 charts have matching points"
+    assert page.inner_text(".filters output") == "3 of 4 charts have matching points"
     assert page.url.endswith("#m=64&h=1")
     page.click("button[type=reset]")
     page.evaluate(_SETTLED)
@@ -122,6 +122,15 @@ def test_a_filter_without_data_says_so(opened):
     choose(page, "m", "64")
     choose(page, "d_model_", "16")
     assert page.inner_text("#fig2 .note").startswith("No point here has m = 64, d_model = 16, h = ")
+    assert not page.is_visible("#fig2 .chart")  # no empty axes
+    assert page.locator("#fig2 .card").bounding_box()["height"] < 80
+    assert page.is_visible("#bars .chart")  # these filters do not apply to it
+    page.set_viewport_size({"width": 800, "height": 800})  # drawn anew while it is hidden
+    page.wait_for_timeout(1000)
+    assert not page.is_visible("#fig2 .chart")
+    page.click("button[type=reset]")
+    page.evaluate(_SETTLED)
+    assert page.locator("[data-id=fig2] svg").bounding_box()["width"] > 300
 
 
 def test_a_link_carries_the_filter(opened):
@@ -147,7 +156,7 @@ def test_a_phone_sees_one_column(opened):
     page = opened(390)
     page.evaluate(_SETTLED)
     shape = "[data-id={}] svg"
-    for chart in ("fig1", "fig2"):
+    for chart in ("fig1", "fig2", "grid"):
         box = page.locator(shape.format(chart)).bounding_box()
         assert box["height"] > box["width"]
         drawn = float(page.get_attribute(shape.format(chart), "width"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -310,6 +311,25 @@ def test_softmax_weights_are_checked_on_contexts(folder):
     assert answer["failure_rate_below"] > answer["failed_contexts"] / 100
 
 
+def test_a_sample_of_contexts_is_said_to_be_one(command, tmp_path):
+    graph, table = hc.permutation_graph(16), torch.eye(16)
+    target_of = torch.eye(16)[torch.from_numpy(graph.targets.copy())]
+    hc.write_graph(graph, tmp_path / "g.csv")
+    hc.save_embeddings(table, tmp_path / "t.npy")
+    KeyQuery(target_of[None] * 20, table[None], 0.6, "softmax").save(tmp_path / "w.safetensors")
+    words = ("verify", "w.safetensors", "g.csv", "t.npy", "--samples", 50)
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "yes" not in out
+    assert out.startswith("not proved: no error in 50 sampled contexts of 16 items")
+    assert re.search(r"exact +not proved", out)
+    answer = json.loads(command(*words, "--json")[1])
+    assert (answer["exact"], answer["correct"]) == (None, True)
+    code, out, _ = command(*words, "--context-length", 16)
+    assert code == 0
+    assert out.startswith("certified: every pair is decided correctly in every context of 16")
+
+
 def test_show_says_what_is_there_and_draws(folder):
     done = run(folder, "show", WEIGHTS, GRAPH, TABLE, "--scores", "picture.svg", "--json")
     answer = json.loads(done.stdout)
@@ -380,3 +400,19 @@ def test_show_sums_a_certificate_up(command, tmp_path):
     changed = replace(found.weights, notes={"certificate": "{damaged"})
     changed.save(tmp_path / "w.safetensors")
     assert "{damaged" in command("show", "w.safetensors")[1]
+
+
+def test_a_certificate_of_the_first_release_is_read(command, tmp_path):
+    """Release 0.1.0 wrote each of its values as a note of its own, as Python prints them."""
+    graph, table = hc.permutation_graph(16), hc.gaussian_embeddings(16, 8)
+    found = hc.compile(graph, table, budget=8)
+    values = found.certificate.as_dict()
+    notes = {f"certificate_{name}": str(value) for name, value in values.items()}
+    replace(found.weights, notes={"method": "compiled", **notes}).save(tmp_path / "w.safetensors")
+    loaded = load_weights(tmp_path / "w.safetensors")
+    assert hc.Certificate.from_notes(loaded.notes) == found.certificate
+    out = command("show", "w.safetensors")[1]
+    assert "certificate  256 pairs, relative margin" in out
+    assert "graph hash" not in out
+    shown = json.loads(command("show", "w.safetensors", "--json")[1])
+    assert shown["certificate"] == values

@@ -28,9 +28,7 @@ from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
 from tests.sweep_runs import plain, table
 
-pytest.importorskip(
-    "distributed", reason="needs the package distributed (pip install 'headcount[cluster]')"
-)
+pytest.importorskip("distributed", reason="needs the package distributed (pip install distributed)")
 
 SPECS = [
     RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
@@ -215,7 +213,7 @@ def test_without_the_package_there_is_a_remedy(command, monkeypatch, tmp_path):
     path.write_text("[grid]\nitems = 16\nd_model = 8\nheads = 1\nkey_dim = 1\n")
     code, _, err = command("sweep", path, "--cluster", "local:2")
     assert code == 2
-    assert err.endswith("install it with: pip install 'headcount[cluster]'\n")
+    assert err.endswith("install it with: pip install distributed\n")
 
 
 def test_a_result_that_died_with_its_worker_is_not_waited_for():

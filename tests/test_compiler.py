@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.storage import load_weights
 from headcount.attention.verification import verify
 from headcount.compiler import curvature
 from headcount.compiler.certificate import Certificate, graph_hash, table_hash
@@ -24,9 +25,11 @@ from headcount.compiler.head_counts import first_budget, head_counts, widths_of
 from headcount.compiler.objective import Objective, Pressure, Reading, Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
+from headcount.problem.edge_list import write_graph
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, one_hot_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph, random_graph, regular_graph
+from headcount.problem.tables import save_embeddings
 
 
 def right_everywhere(weights: KeyQuery, graph: Graph, table: torch.Tensor) -> bool:
@@ -421,3 +424,28 @@ def test_a_certificate_survives_json(options: dict[str, int | str]) -> None:
 def test_what_is_not_a_certificate_is_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         Certificate.from_json(text)
+
+
+CONSTANT = {  # items and pairs
+    "empty": (4, []),
+    "complete": (4, [(i, j) for i in range(4) for j in range(4)]),
+    "one item": (1, []),
+    "one item and its loop": (1, [(0, 0)]),
+}
+
+
+@pytest.mark.parametrize("case", CONSTANT)
+@pytest.mark.parametrize("options", ["", "--bits 4", "--variant softmax --context-length 1"])
+def test_graphs_that_a_threshold_decides_are_saved(command, tmp_path, case, options):
+    items, pairs = CONSTANT[case]
+    graph, table = Graph.from_edges(items, pairs), gaussian_embeddings(items, 3)
+    write_graph(graph, tmp_path / "g.csv")
+    save_embeddings(table, tmp_path / "t.npy")
+    code, out, err = command(
+        "compile", "g.csv", "t.npy", *options.split(), "--out", "w.safetensors", "--json"
+    )
+    assert code == 0, err
+    assert json.loads(out)["budget"] == 1
+    length = 1 if "softmax" in options else None
+    weights = load_weights(tmp_path / "w.safetensors")
+    assert verify(weights, graph, table, context_length=length).exact

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -23,6 +25,8 @@ from headcount import (
 from headcount.compiler.compile import compile
 from headcount.compiler.grid import Grid, bit_account, heads_of, rotated, round_weights
 from headcount.compiler.quantize import Pairs, onto_grid
+from headcount.compiler.quantized_search import QuantizedSearch
+from headcount.compiler.request import CompileRequest
 
 
 def on_a_grid(part: torch.Tensor, bits: int) -> bool:
@@ -133,3 +137,14 @@ def test_command_line(tmp_path, command):
     said = json.loads(out)
     assert said["bits"] == 8
     assert said["bits_in_all"] == 8 * 2 * 8 * said["budget"]
+
+
+def test_attempts_are_timed_one_by_one():
+    """Their seconds add up to the time that the search took, and to no more."""
+    request = CompileRequest(permutation_graph(16), gaussian_embeddings(16, 8), budget=8, bits=2)
+    began, search = time.monotonic(), QuantizedSearch(request)
+    with suppress(NoSolution):
+        search.run()
+    took = time.monotonic() - began
+    assert len(search.frontier) > 3
+    assert sum(attempt.seconds for attempt in search.frontier) <= took

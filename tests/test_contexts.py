@@ -16,7 +16,7 @@ from headcount import (
     permutation_graph,
     regular_graph,
 )
-from headcount.problem.contexts import read_contexts
+from headcount.problem.contexts import StackedSampler, read_contexts
 from headcount.problem.streams import below, halves, stream_key, words
 from tests.strategies import graphs
 
@@ -57,6 +57,21 @@ def test_any_part_of_a_stream_can_be_drawn_alone(start, count, seed):
     )
     assert not torch.equal(whole, sampler.draw(100, seed=seed, stream="test"))
     assert not torch.equal(whole, sampler.draw(100, seed=seed + 1, stream="train"))
+
+
+@settings(deadline=None)
+@given(
+    degree=st.integers(1, 4),
+    seeds=st.lists(st.integers(0, 99), min_size=1, max_size=5),
+    start=st.integers(0, 20_000),
+)
+def test_drawing_on_several_graphs_is_drawing_on_each(degree, seeds, start):
+    graphs = [regular_graph(24, degree, seed) for seed in seeds]
+    keys = [stream_key(seed, "train") for seed in seeds]
+    together = StackedSampler(graphs, 7, 0.7).draw(2100, keys, start)  # more than a chunk of 8192
+    for graph, seed, found in zip(graphs, seeds, together, strict=True):
+        expected = ContextSampler(graph, 7, 0.7).draw(2100, seed=seed, stream="train", start=start)
+        assert torch.equal(found, expected)
 
 
 def test_chunks_do_not_show():

@@ -82,10 +82,19 @@ def test_every_numbered_item_of_the_paper_is_on_the_map():
             assert re.search(rf"{kind} {re.escape(number)}\b(?!\.\d)", text), f"{kind} {number}"
 
 
+def test_every_equation_of_the_paper_is_on_the_map():
+    text = (ROOT / "docs" / "paper-map.md").read_text()
+    spans = re.findall(r"Eqs?\. \((\d+)\)(?:–\((\d+)\))?", text)
+    named = {n for a, b in spans for n in range(int(a), int(b or a) + 1)}
+    assert named >= set(range(1, 34))
+
+
 def test_the_readme_judges_the_claims_as_the_report_does():
     judged = {claim.id: claim for claim in claims(measured_evidence())}
     rows = re.findall(
-        r"^\| (C\d+) [^|]*\| ([\w ]+?) \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+        r"^\| ([CK]\d+) [^|]*\| ([\w ]+?) \| (.*) \|$",
+        (ROOT / "README.md").read_text(),
+        re.MULTILINE,
     )
     assert [name for name, _, _ in rows] == list(judged)
     for name, verdict, number in rows:

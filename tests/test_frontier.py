@@ -198,7 +198,8 @@ def test_ctrl_c_keeps_the_rows_that_are_finished(command, known, monkeypatch, tm
         (["--items", "64;128"], "write for instance --items 64,128"),
         (["--items", "8", "--degree", "8"], "8 items allow 1 to 7"),
         (["--time-limit", "0"], "choose more than 0"),
-        (["--chart", "chart.gif"], "end it in .png, .svg or .pdf"),
+        (["--chart", "chart.gif"], "written as .png, .svg or .pdf"),
+        (["--out", "x.xls"], "x.xls: this is written as .csv"),
         (["--out", "absent/table.csv"], "its folder does not exist"),
     ],
 )

@@ -14,9 +14,17 @@ from headcount import (
     permutation_graph,
     random_graph,
     regular_graph,
+    skewed_graph,
     with_positions,
 )
+from headcount.problem import makers
+from headcount.problem.graph import checked_edges
+from headcount.problem.streams import generator
 from tests.strategies import graphs
+
+SIZES = st.integers(1, 12).flatmap(  # items and edges
+    lambda m: st.tuples(st.just(m), st.integers(0, m * (m - 1)))
+)
 
 
 @given(graphs())
@@ -84,7 +92,7 @@ def test_regular_graphs_up_to_the_complete_one(size, seed):
 
 @settings(deadline=None)
 @given(
-    st.integers(1, 12).flatmap(lambda m: st.tuples(st.just(m), st.integers(0, m * (m - 1)))),
+    SIZES,
     st.integers(0, 9),
 )
 def test_random_graphs_have_the_edges_asked_for(size, seed):
@@ -92,6 +100,40 @@ def test_random_graphs_have_the_edges_asked_for(size, seed):
     graph = random_graph(items, edges, seed)
     assert graph.edges == edges
     assert not (graph.sources == graph.targets).any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(SIZES, st.integers(0, 99))
+def test_skewed_graphs_have_the_edges_asked_for(size, seed):
+    items, edges = size
+    graph = skewed_graph(items, edges, seed)
+    assert (graph.items, graph.edges) == (items, edges)
+    assert (graph.sources != graph.targets).all()
+    assert graph == skewed_graph(items, edges, seed)
+
+
+@pytest.mark.parametrize("edges", [512, 5120, 60_000])  # drawn one by one, and by a race
+def test_skewed_graphs_have_hubs(edges):
+    graph = skewed_graph(512, edges, seed=3)
+    into, out = np.sort(graph.in_degrees)[::-1], np.sort(graph.out_degrees)[::-1]
+    mean = edges / 512
+    assert into[0] >= min(400, 20 * mean)
+    assert into[0] > 2 * out[0] or into[0] > 400
+    assert out[0] > 2 * mean
+    assert np.median(into) < 0.7 * mean
+    assert (graph.in_degrees.argmax(), graph.out_degrees.argmax()) != (0, 0)
+
+
+def test_both_ways_of_drawing_skewed_pairs_agree():
+    """Six edges among four items, thousands of times: each pair as often either way."""
+    sources, targets = np.arange(1, 5) ** -0.5, 1 / np.arange(1, 5)
+    counts = []
+    for draw in (makers._few_skewed, makers._many_skewed):
+        codes = [draw(sources, targets, 6, generator(seed)) for seed in range(3000)]
+        assert all(len(set(some.tolist())) == 6 for some in codes)
+        counts.append(np.bincount(np.concatenate(codes), minlength=16) / 3000)
+    assert np.abs(counts[0] - counts[1]).max() < 0.05
+    assert counts[0][::5].sum() == 0
 
 
 def test_random_graphs_are_uniform():
@@ -139,3 +181,32 @@ def test_impossible_graphs_are_refused(make, sentence):
 
 def test_ids_out_of_range_are_no_edges():
     assert not Graph.from_edges(3, [(1, 0)]).has_edges([0, 1, 5], [3, -3, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("items", "sources", "targets", "message"),
+    [
+        (3, [0, 5], [1, 2], r"edge 2 \(5, 2\) has an id outside 0…2"),
+        (3, [0, -1], [1, 2], "outside"),
+        (3, [0, 0], [1, 1], "given twice"),
+        (0, [], [], "1 to"),
+        (3, [0, 1], [1], "2 sources and 1 targets"),
+        (3, [0.5], [1], "sources of shape"),
+        (3, [[0]], [[1]], "sources of shape"),
+    ],
+)
+def test_a_graph_itself_refuses_what_is_none(items, sources, targets, message):
+    """By `checked_edges`, which `Graph(…)` calls: the shape checker would speak before it here."""
+    with pytest.raises(InputError, match=message):
+        checked_edges(items, np.array(sources), np.array(targets))
+    if message in ("outside", "given twice"):
+        with pytest.raises(InputError, match=message):
+            Graph(items, np.array(sources), np.array(targets))
+
+
+def test_a_graph_sorts_its_edges():
+    graph = Graph(3, np.array([2, 0]), np.array([1, 2]))
+    assert graph == Graph.from_edges(3, [(0, 2), (2, 1)])
+    assert graph.pairs.tolist() == [[0, 2], [2, 1]]
+    with pytest.raises(ValueError, match="read-only"):
+        graph.sources[0] = 1

@@ -36,7 +36,7 @@ def reference() -> list[State]:
 def test_the_eager_peer_takes_the_reference_steps(reference):
     for spec, expected in zip(SPECS, reference, strict=True):
         task = task_of(spec)
-        run = EagerRun(spec, State.initial(spec), task.rows, task.targets[:, 0])
+        run = EagerRun(spec, State.initial(spec), task.rows, task.targets)
         torch.testing.assert_close(run.weights(), State.initial(spec).weights, rtol=0, atol=0)
         for context in ContextSampler(task.graph, spec.length).draw(
             STEPS, seed=spec.seed, stream=spec.stream
@@ -57,7 +57,7 @@ def test_the_jax_peer_takes_the_reference_steps(reference):
     rows, targets, contexts = drawn(SPECS, STEPS)
     np.testing.assert_array_equal(rows, np.stack([task_of(each).rows.numpy() for each in SPECS]))
     np.testing.assert_array_equal(
-        targets, np.stack([task_of(each).targets[:, 0].numpy() for each in SPECS])
+        targets, np.stack([task_of(each).targets.numpy() for each in SPECS])
     )
     run = scan_steps(spec)
     # In two halves: the state carries over from call to call.

@@ -88,7 +88,7 @@ def test_plan_by_hand():
     assert row.bytes == 4 * row.parameters
     assert row.bits_per_parameter == pytest.approx(answer.bits / (2 * 32 * 56))
     assert answer.advice.startswith(
-        "Train 8 heads of width 7 (D_K = 56); the bit budget rules out D_K < 4"
+        "Train 8 heads of width 7 (D_K = 56); the margin rules out D_K < 6"
     )
     assert answer.advice.count(".") == 1
 

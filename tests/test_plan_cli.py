@@ -107,7 +107,7 @@ def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets(shown):
         ("plan --hf-config absent.json", "no such file"),
         (
             "bounds --items 8 --d-model 4 --variant mean",
-            "choose one of max, softmax, sum",
+            "'mean' is not one of 'max', 'sum', 'softmax'",
         ),
     ],
 )

@@ -83,3 +83,18 @@ def test_threads_are_as_before_afterwards():
     with torch_threads(None):
         assert torch.get_num_threads() == before
     assert torch.get_num_threads() == before
+
+
+def test_lines_about_parts_say_how_long_the_rest_takes(monkeypatch):
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+    assert progress.time_left(40.0, 2, 6) == ", about 2.0 min left"
+    assert progress.time_left(40.0, 0, 6) == progress.time_left(40.0, 6, 6) == ""
+
+
+def test_quiet_progress_shows_nothing(monkeypatch, capfd):
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with progress_bar("work", lambda: Status(0.5, "5 runs"), quiet=True) as refresh:
+        refresh()
+    with progress_line(quiet=True) as tell:
+        tell("first")
+    assert capfd.readouterr() == ("", "")

@@ -76,7 +76,7 @@ def test_all_files_are_written_and_named(paths):
     names = [str(path.relative_to(paths[0].parent)) for path in paths]
     charts = [
         f"figures/{id}.{suffix}"
-        for id in ("fig1", "fig2", "bars")
+        for id in ("fig1", "fig2", "bars", "grid")
         for suffix in ("png", "svg", "pdf")
     ]
     assert names == [
@@ -126,7 +126,7 @@ def test_every_figure_claim_and_link_has_its_place(page):
         "claims",
         "contents",
     } <= set(ids)
-    assert page.all("div", "data-id") == ["fig1", "fig2", "bars"]
+    assert page.all("div", "data-id") == ["fig1", "fig2", "bars", "grid"]
     for address in page.all("a", "href"):
         assert not address.startswith("#") or address[1:] in ids
     assert [
@@ -137,7 +137,9 @@ def test_every_figure_claim_and_link_has_its_place(page):
 def test_downloads_exist(page, paths):
     links = [path for path in page.all("a", "href") if path.startswith("figures/")]
     assert sorted(links) == sorted(f"figures/{path.name}" for path in paths[1:])
-    assert page.all("img", "src") == ["figures/fig1.svg", "figures/fig2.svg", "figures/bars.svg"]
+    assert page.all("img", "src") == [
+        f"figures/{id}.svg" for id in ("fig1", "fig2", "bars", "grid")
+    ]
 
 
 def test_nothing_comes_from_outside(page, paths):
@@ -169,7 +171,7 @@ def test_text_is_escaped(page):
 
 def test_specs_are_whole(page):
     specs = [json.loads(text) for text in page.texts["script"] if text.startswith("{")]
-    assert len(specs) == 3
+    assert len(specs) == 4
     assert NASTY in specs[0]["title"]
     assert specs[0]["description"].startswith("Figure 1: four panels. One sentence")
     assert [param["name"] for param in specs[0]["params"]] == ["m", "d_model_", "h"]

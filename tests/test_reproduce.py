@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,16 +21,22 @@ from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds, thresholds_by_heads
 from headcount.errors import InputError
 from headcount.paper import data as paper
+from headcount.report import reproduce as reproduction
 from headcount.report.figures import FIGURES, chosen_figures, needs
-from headcount.reproduction import results_folder
+from headcount.report.page import _command as page_command
+from headcount.reproduction import results_folder, training
 from headcount.reproduction.bounds_table import MOST_DEGREE
 from headcount.reproduction.evidence import COLUMNS, KEY, Evidence, gather
+from headcount.reproduction.fitting import fitting
 from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import PRESETS, Need, preset, restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.shipped import MEASURED, measured_runs
 from headcount.store.store import Store
+from headcount.sweeps.block_plan import read_block_plan
 from headcount.sweeps.grid import paper_runs
+from headcount.sweeps.writer import SweepProgress
+from headcount.training.engines.selection import choose_engine
 
 from .measured import base_runs, measured_evidence
 
@@ -229,6 +236,101 @@ def _stored(path: Path) -> int:
         return 0
 
 
+def test_a_figure_that_needs_no_training_says_so(tmp_path, command_in):
+    code, _, err = command_in(tmp_path, "reproduce", "--only", "table2", "--out", "here")
+    assert code == 0
+    assert "table2: nothing to train; drawn from what headcount ships" in err
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert "<code>headcount report --only table2</code>" in page
+    assert "<dt>runs</dt>" not in page.split("Figure 7 and its controls")[0]  # not "runs 0"
+    assert "<dt>training time</dt>" not in page.split("Figure 7 and its controls")[0]
+    assert "headcount unknown" not in page
+
+
+def test_the_command_under_a_figure_trains_what_the_figure_shows():
+    """Of the whole report of a quick reproduction, each command; none trains nothing."""
+    quick = replace(measured_evidence(), provenance={"preset": "quick"})
+    for figure in FIGURES:
+        words = page_command(figure, quick, "quick").split()
+        if words[1] == "report":
+            assert not figure.grids
+            continue
+        if words[1] != "reproduce":
+            continue
+        assert words[words.index("--only") + 1] == figure.id.replace("block", "fig7")
+        if figure.grids:
+            asked = words[words.index("--preset") + 1]
+            part = restricted(preset(asked), needs([figure]))
+            assert part.grids or part.searches, figure.id
+            assert asked == ("paper" if figure.id in ("fig4", "fig11") else "quick")
+
+
+@pytest.mark.parametrize(("seconds", "fits"), [(1e9, True), (60.0, False)])
+def test_a_slow_engine_trains_the_points_that_fit(tmp_path, seconds, fits):
+    whole, engine = preset("quick"), choose_engine("torch")
+    with Store(tmp_path / "runs.sqlite") as store:
+        part, left_out = fitting(whole, engine, store, seconds)
+    assert (part.all_runs == whole.all_runs) == fits
+    assert bool(left_out) != fits
+    if fits:
+        return
+    assert 0 < len(expected_runs(part)) < len(expected_runs(whole))
+    points = {(spec.items, spec.d_model) for spec in part.all_runs}
+    assert (512, 64) not in points  # the most costly point goes first
+    (named,) = [words for words in left_out if words.startswith("thresholds of the grid base at ")]
+    assert "(512, 64)" in named
+    kept = {spec for one in (*part.grids, *part.searches) for spec in one.runs}
+    for one in (*whole.grids, *whole.searches):  # a point is whole or left out
+        for point in {(spec.items, spec.d_model, spec.degree) for spec in one.runs}:
+            own = {s for s in one.runs if (s.items, s.d_model, s.degree) == point}
+            assert own <= kept or not (own & {s for p in part.grids for s in p.runs})
+
+
+def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypatch, capfd):
+    limits = []
+
+    def stop(sweep, engine, folder, entry, progress, limit=None):
+        limits.append(limit)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduction, "train_preset", stop)
+    for preset_name, only, engine in (
+        ("quick", (), "torch"),
+        ("quick", ("fig6",), "torch"),
+        ("quick", (), "native"),
+        ("paper", (), "torch"),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            hc.reproduce(preset_name, only, tmp_path / f"{preset_name}", engine=engine)
+    assert limits == [20 * 60.0, None, None, None]
+    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "run_sweep", lambda *words, **more: SweepProgress("quick"))
+        hc.reproduce("quick", "fig6", tmp_path / "slow", engine="torch", report=False)
+    told = capfd.readouterr().err
+    assert "with the torch engine, which takes 10 to 40 times as long as the native one" in told
+    assert "needs a C++ compiler (g++)" in told
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "sh"])
+def test_make_says_that_the_compiler_is_missing(tmp_path, compiler):
+    shutil.copy(Path(__file__).parents[1] / "Makefile", tmp_path)
+    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
+        (tmp_path / name).touch()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "pip"):
+        program = tmp_path / ".venv" / "bin" / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    done = subprocess.run(
+        ["make", ".venv/installed", f"CXX={compiler}"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".venv" / "installed").exists()
+    missing = "no-such-compiler is missing, so the native engine cannot be built. Going on with"
+    assert (missing in done.stdout) == (compiler == "no-such-compiler")
+
+
 def test_a_killed_reproduction_goes_on(reproduced):
     told = json.loads((reproduced.parent / "told.json").read_text())
     folder = ResultsFolder(reproduced)
@@ -255,7 +357,15 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert all((reproduced.parent / path).stat().st_size > 100 for path in told["files"])
     page = (reproduced / "report.html").read_text()
     assert "headcount reproduce --preset quick --only fig6" in page
-    assert told["claims"]["C4"]["verdict"] == "not measured"
+    here = told["claims"]["C4"]["here"]
+    assert (here["verdict"], here["agreement"]) == ("not measured", "not measured here")
+    assert told["claims"]["C4"]["verdict"] != "not measured"  # at the scale of the paper
+    value = told["claims"]["C7"]["here"]
+    assert (value["verdict"], value["agreement"]) == ("partly", "agrees")
+    assert value["thin"] == "1 panel (the rule asks for 2)"
+    assert "At paper scale" in page
+    assert "This machine" in page
+    assert "agrees: the shipped runs of this part give the same verdict" in page
     evidence = ResultsFolder(reproduced).evidence()
     one = evidence.on("value", heads=1)["mean"].min()
     assert one > 1.2 * evidence.on("value", heads=8)["mean"].min()  # Fig. 6: one head plateaus
@@ -280,8 +390,13 @@ def test_the_library_function_does_what_the_command_does(tmp_path, monkeypatch, 
     found = hc.reproduce(only="table2", out=tmp_path / "here", engine="torch", progress=False)
     assert [path.name for path in found.files] == ["report.html", "table2.csv"]
     assert found.trained == 0
-    assert len(gathered) == 1  # the evidence is judged once
+    own = [runs for runs, *_ in gathered if not len(runs)]
+    assert len(own) == 2  # the evidence, and the part of the shipped runs beside it
     assert {claim.id for claim in found.claims} >= {"C1", "C14"}
+    assert {name for name, one in found.local.items() if one.claim.verdict != "not measured"} == {
+        "C22",  # counted, without runs
+        "C23",
+    }
     first = ResultsFolder(found.folder).history()[0]
     assert first["complete"]
     assert first["only"] == ["table2"]  # a string is one name
@@ -313,6 +428,10 @@ def test_the_report_counts_the_runs_that_it_shows(reproduced):
             "holds a reproduction with --preset quick",
         ),
         (("report", "nowhere"), "nowhere/manifest.json: does not exist"),
+        (
+            ("reproduce", "--only", "fig4,fig11", "--out", "never"),
+            "the preset quick has no runs for fig4, fig11; use --preset paper",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(reproduced, words, says, command_in):
@@ -362,3 +481,42 @@ def test_figures_are_chosen_without_the_drawing_libraries():
         [sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "2\n", done.stderr
+
+
+def test_a_dry_run_trains_nothing_and_makes_no_file(command, tmp_path):
+    words = ("reproduce", "--dry-run", "--only", "fig6,fig7", "--engine", "torch")
+    code, out, err = command(*words, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert list(tmp_path.iterdir()) == []
+    asked = restricted(preset("quick"), needs(chosen_figures(["fig6", "fig7"])))
+    assert (told["runs"], told["known"]) == (len(expected_runs(asked)), 0)
+    assert told["figures"] == ["fig6", "fig7"]
+    assert told["seconds"] > 0
+    assert told["block_runs"] == len(read_block_plan("quick").specs)
+    code, out, _ = command(*words)
+    assert "a dry run, nothing is trained" in out
+    assert f"0 known, {told['runs']:,} to train" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_knows_what_the_folder_holds(reproduced, command_in):
+    before = sorted(file.name for file in reproduced.glob("*[!lm]"))  # not SQLite's -wal and -shm
+    words = ("reproduce", "--dry-run", "--only", "fig6", "--out", reproduced, "--json")
+    told = json.loads(command_in(reproduced, *words)[1])
+    with Store(ResultsFolder(reproduced).store, read_only=True) as store:
+        assert (told["known"], told["runs"], told["seconds"]) == (len(store), 0, 0)
+    assert sorted(file.name for file in reproduced.glob("*[!lm]")) == before
+    code, _, err = command_in(
+        reproduced, "reproduce", "--dry-run", "--preset", "paper", "--out", reproduced
+    )
+    assert code == 2
+    assert "holds a reproduction with --preset quick" in err
+
+
+def test_a_store_is_not_taken_for_a_folder(command, filled):
+    code, _, err = command("report", filled)
+    assert code == 2
+    assert "is a file, not a folder that headcount reproduce filled" in err
+    assert f"headcount results chart {filled} --out chart.png" in err
+    assert f"--out {filled}" not in err

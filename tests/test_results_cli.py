@@ -51,7 +51,43 @@ def test_list(filled, command):
         pytest.approx(wanted)
     ]
     assert command("results", "list", filled, "--by", "heads")[0] == 0
-    assert command("results", "list", filled, "--variant", "sum") == (0, "0 runs\n", "")
+    code, text, err = command("results", "list", filled, "--variant", "sum")
+    assert (code, text) == (1, "")
+    assert "no run passes these filters; its 40 runs have variant max, m " in err
+    code, text, err = command("results", "list", filled, "--variant", "sum", "--json")
+    assert (code, json.loads(text)["total"]) == (1, 0)
+    assert err.count("\n") == 1
+
+
+def test_a_list_of_an_empty_store_says_so(path, command):
+    Store(path).close()
+    code, text, err = command("results", "list", path, "--by", "heads")
+    assert (code, text) == (1, "")
+    assert "holds no finished runs yet" in err
+    for words in (["export", path, "--out", "x.csv"], ["chart", path, "--out", "x.png"]):
+        code, _, err = command("results", *words)
+        assert code == 1
+        assert "holds no finished runs yet" in err
+
+
+def test_a_chart_of_a_store(filled, command, tmp_path):
+    code, text, err = command("results", "chart", filled, "--out", "runs.svg", "--json")
+    assert code == 0, err
+    assert json.loads(text) == {"file": "runs.svg", "runs": 40}
+    svg = (tmp_path / "runs.svg").read_text(encoding="utf-8")
+    assert "Test F1 against D_K" in svg
+    assert "results.sqlite" in svg
+    assert "total key dimension" in svg
+    assert command("results", "chart", filled, "--out", "x.png", "--title", "Mine")[0] == 0
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
+    for words, says in (
+        (["--out", "x.bmp"], "written as .png, .svg or .pdf"),
+        (["--out", "no/x.png"], "folder does not exist"),
+        (["--out", "x.png", "--variant", "foo"], "--variant 'foo' is not known; use max, softmax"),
+    ):
+        code, _, err = command("results", "chart", filled, *words)
+        assert code == 2
+        assert says in err
 
 
 def test_lists_show_runs_that_diverged(path, command):
@@ -72,6 +108,7 @@ def test_lists_show_runs_that_diverged(path, command):
     [
         (["list", "S", "--items", "a"], "--items 'a' cannot be read"),
         (["list", "S", "--d-model", "1:2:3"], "--d-model '1:2:3' cannot be read"),
+        (["list", "S", "--variant", "foo"], "--variant 'foo' is not known; use max, softmax"),
         (["list", "S", "--by", "colour"], "'colour' is not a column"),
         (["list", "none.sqlite"], "none.sqlite: no such file"),
         (["export", "S", "--out", "S"], "belongs to the store itself"),

@@ -137,6 +137,9 @@ def test_a_grid_of_the_paper_can_be_filtered(written):
         (changed(key_dim=""), "give one of key_dim"),
         (changed(budget="4"), "give one of key_dim"),
         (changed(key_dim="", budgets='"laws"'), "budgets 'laws' is unknown"),
+        (changed(key_dim="", budgets="[]"), "budgets is an empty list"),
+        (changed(key_dim="", budgets='["8"]'), "budgets must be a whole number or a list of them"),
+        (changed(key_dim="", budgets="[8]", span="[1, 2]"), "span belongs to budgets"),
         (changed(key_dim="", budgets='"law"', span="[2, 1]"), r"span \[2, 1\] does not fit"),
         (changed(key_dim="", budgets='"law"', span="3"), "span must be two factors"),
         (changed(span="[1, 2]"), "span belongs to budgets"),
@@ -195,3 +198,13 @@ def test_a_file_that_cannot_be_read(tmp_path, command):
         code, out, err = command("sweep", tmp_path / name)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert says in err
+
+
+@pytest.mark.parametrize("values", ["[8, 16]", "8", "[16]"])
+def test_budgets_may_be_listed_under_either_name(written, values):
+    sizes = "[grid]\nitems = 64\nd_model = 16\nheads = [1, 4]\nseeds = 2\n"
+    one, other = (
+        read_sweep(written(sizes + f"{name} = {values}\n")).runs for name in ("budget", "budgets")
+    )
+    assert one == other
+    assert {spec.budget for spec in one} == set(map(int, values.strip("[]").split(",")))

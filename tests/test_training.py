@@ -43,8 +43,10 @@ def any_spec(draw) -> RunSpec:
         heads=draw(st.integers(1, 512)),
         key_dim=draw(st.integers(1, 512)),
         seed=draw(st.integers(0, 2**63 - 1)),
-        degree=1 if variant == "value" else draw(st.integers(1, min(items - 1, 9))),
+        degree=draw(st.integers(1, min(items - 1, 9))),
         variant=variant,
+        graph=draw(st.sampled_from(["regular", "random", "skewed"])),
+        table=draw(st.sampled_from(["gaussian", "binary"])),
         length=draw(st.integers(2 if variant == "value" else 1, min(items, 64))),
         rate=draw(share),
         learning_rate=draw(st.floats(1e-9, 1e9)),
@@ -66,10 +68,17 @@ def test_a_spec_survives_its_json(spec):
 
 def test_the_hash_is_the_same_on_every_machine(unchecked):
     spec = RunSpec(64, 16, 4, 5, seed=3)
-    assert spec.hash == "1accbfd0be783d8253c23a26be2972d4"
+    assert spec.hash == "9794792750c2de402747cde5bf32ec47"
+    assert replace(spec, draws=1).hash == "1accbfd0be783d8253c23a26be2972d4"  # of release 0.1.0
     same = RunSpec(np.int64(64), 16.0, 4, np.int32(5), seed=3, rate=np.float64(0.5))  # type: ignore
     assert same.hash == spec.hash
     assert replace(spec, target=0.99).hash != spec.hash
+    # Fields that release 0.1.0 lacked are named only at other values than its own.
+    for field, usual in (("graph", "regular"), ("table", "gaussian")):
+        assert replace(spec, **{field: usual}).hash == spec.hash
+        assert field not in spec.to_json()
+    assert replace(spec, graph="random").hash == "40516147d484b43873203bc2317a3913"
+    assert replace(spec, table="binary").hash != replace(spec, graph="random").hash
     # The same draws, stopped by another rule.
     assert replace(spec, target=0.99, steps=7).stream == spec.stream
 
@@ -92,7 +101,8 @@ def test_the_hash_is_the_same_on_every_machine(unchecked):
         ({"sharpness": float("inf")}, "sharpness inf"),
         ({"target": 1.0}, "target 1.0"),
         ({"variant": "mean"}, "variant 'mean' is unknown"),
-        ({"variant": "value", "degree": 2}, "degree 2 does not fit"),
+        ({"graph": "grid"}, "graph 'grid' is unknown; use regular, random, skewed"),
+        ({"table": "ternary"}, "table 'ternary' is unknown; use gaussian, binary"),
         ({"validation": 0}, "validation 0"),
     ],
 )

@@ -380,3 +380,37 @@ def test_softmax_weights_are_checked_at_the_length_they_were_made_for():
     assert verify(weights, graph, table, samples=3).pairs == 3 * 16**2
     noted = replace(weights, notes={"context_length": "5"})
     assert verify(noted, graph, table, samples=3).pairs == 3 * 5**2
+
+
+def test_a_sample_of_contexts_is_never_called_exact():
+    """Weights that a sample finds no error in, and that the certificate refutes."""
+    graph, table = Graph.from_edges(40, [(0, 1)]), torch.eye(40)
+    weights = replace(sharp_softmax(permutation_graph(40), 0.0), threshold=0.3)
+    found = verify(weights, graph, table, contexts=ContextSampler(graph, 4, rate=0.01), samples=3)
+    assert found.exact is None
+    assert found.correct
+    assert verify(weights, graph, table, context_length=4).verdict == "refuted"
+    told = found.as_dict()
+    assert told["exact"] is None
+    assert told["correct"] is True
+    assert told["statement"].startswith("no error in 3 sampled contexts of 4 items")
+    assert told["statement"].endswith("that none does is not proved")
+    given = verify(weights, graph, table, contexts=torch.tensor([[2, 3, 4, 5]]))
+    assert given.exact is True
+    assert given.statement.endswith("1 given contexts of 4 items; other contexts are not checked")
+    wrong = verify(weights, graph, table, contexts=torch.tensor([[0, 1, 2, 3], [2, 3, 4, 5]]))
+    assert wrong.exact is False
+    assert wrong.statement.startswith("1 of 2 given contexts of 4 items hold a pair")
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_the_statement_of_all_pairs(scale):
+    graph, table = permutation_graph(8), torch.eye(8)
+    weights = replace(sharp_softmax(graph, scale), aggregation="max", threshold=5.0)
+    found = verify(weights, graph, table)
+    if scale > 5:
+        assert found.statement.endswith("every context of every length")
+        assert found.exact is found.correct is True
+    else:
+        assert found.statement == "8 of 64 pairs are decided wrongly"
+        assert found.exact is found.correct is False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headcount.problem.makers import permutation_graph as permutation_graph
     from headcount.problem.makers import regular_graph as regular_graph
     from headcount.problem.makers import random_graph as random_graph
+    from headcount.problem.makers import skewed_graph as skewed_graph
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.edge_list import read_graph as read_graph
     from headcount.problem.edge_list import write_graph as write_graph
@@ -89,12 +90,15 @@ if TYPE_CHECKING:
     from headcount.analysis.thresholds import thresholds as thresholds
     from headcount.analysis.thresholds import Thresholds as Thresholds
     from headcount.analysis.thresholds import Threshold as Threshold
+    from headcount.report.curve_chart import curve_chart as curve_chart
     from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
     # The paper's experiments
     from headcount.report.reproduce import reproduce as reproduce
     from headcount.report.reproduce import Reproduction as Reproduction
+    from headcount.report.reproduce import forecast_reproduction as forecast_reproduction
+    from headcount.report.reproduce import ReproductionForecast as ReproductionForecast
     from headcount.reproduction.evidence import Evidence as Evidence
     from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier

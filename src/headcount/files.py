@@ -60,14 +60,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def save_tensors(
     path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a `.safetensors` file, whole or not at all."""
+    """Write a `.safetensors` file, whole or not at all.
+
+    Tensors that share memory, as one that is passed twice, are written apart.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     with replacing(path) as temporary:
         try:
-            parts = {name: part.cpu().contiguous() for name, part in tensors.items()}
-            save_file(parts, temporary, metadata)
+            save_file(_apart(tensors), temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from None
 
@@ -86,6 +88,17 @@ def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             raise InputError(
                 f"{path}, line {reader.line_num}: {error}; correct that line"
             ) from None
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, no two in one memory, which the format cannot express."""
+    parts, seen = dict[str, "Tensor"](), set[int]()
+    for name, tensor in tensors.items():
+        part = tensor.detach().cpu().contiguous()
+        place = part.untyped_storage().data_ptr()
+        parts[name] = part.clone() if place in seen else part
+        seen.add(place)
+    return parts
 
 
 def _umask() -> int:

@@ -40,6 +40,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def time_left(began: float, done: float, total: float) -> str:
+    """The end of a line about work that began at this `time.monotonic()`: how long the rest takes.
+
+    >>> time_left(time.monotonic() - 60, 1, 4), time_left(time.monotonic(), 0, 4)
+    (', about 3.0 min left', '')
+    """
+    if not 0 < done < total:
+        return ""
+    return f", about {duration((time.monotonic() - began) * (total - done) / done)} left"
+
+
 class Lines:
     """Plain lines, no more often than every few seconds; a text is made only when it is printed."""
 
@@ -58,11 +69,17 @@ class Lines:
 
 
 @contextmanager
-def progress_bar(title: str, status: Callable[[], Status]) -> Iterator[Callable[[], None]]:
+def progress_bar(
+    title: str, status: Callable[[], Status], quiet: bool = False
+) -> Iterator[Callable[[], None]]:
     """Show how far the work is whenever the function that this gives is called.
 
     `status` is asked at every call on a terminal, and otherwise once per line, about every 10 s.
+    With `quiet` nothing is shown.
     """
+    if quiet:
+        yield lambda: None
+        return
     began = time.monotonic()
 
     def text(now: Status) -> str:
@@ -95,12 +112,15 @@ def progress_bar(title: str, status: Callable[[], Status]) -> Iterator[Callable[
 
 
 @contextmanager
-def progress_line(every: float = 0.0) -> Iterator[Callable[[str], None]]:
+def progress_line(every: float = 0.0, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show what the work is doing: one line that changes on a terminal, plain lines otherwise.
 
-    Plain lines that come within `every` seconds of the last one are left out.
+    Plain lines that come within `every` seconds of the last one are left out. With `quiet` nothing
+    is shown.
     """
-    if sys.stderr.isatty():
+    if quiet:
+        yield lambda text: None
+    elif sys.stderr.isatty():
         from rich.console import Console
 
         with Console(stderr=True).status("…") as line:

@@ -24,8 +24,8 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
 
     `frame` has one row per run and the columns of `COLUMNS`, as a store's export and
     `measured_runs` give it. The result has one row per configuration, in order: `mean`, the ends
-    `low` and `high` of mean ± t_{0.975, n−1}·s/√n (NaN for one seed), `runs`, and `diverged`, how
-    many of them did.
+    `low` and `high` of mean ± t_{0.975, n−1}·s/√n, cut to the values that the metric can take (NaN
+    for one seed), `runs`, and `diverged`, how many of them did.
 
     A diverged run recovers nothing: it counts as F1 = 0. Mean squared error has no such worst
     value, so a diverged run of the `value` variant is left out of the mean and counted in
@@ -53,7 +53,9 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     half = stats.t.ppf((1 + CONFIDENCE) / 2, finite - 1) * spread / np.sqrt(np.maximum(finite, 1))
     counts = {"runs": np.asarray(groups.size()), "diverged": np.asarray(groups["failed"].sum())}
     keys = groups.size().index.to_frame(index=False)
-    return keys.assign(mean=mean, low=mean - half, high=mean + half, **counts)
+    most = np.where(keys["variant"] == "value", np.inf, 1.0)  # F1 ends at 1, an error nowhere
+    ends = {"low": np.maximum(mean - half, 0.0), "high": np.minimum(mean + half, most)}
+    return keys.assign(mean=mean, **ends, **counts)
 
 
 def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:

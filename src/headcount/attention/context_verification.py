@@ -75,6 +75,7 @@ def verify_contexts(
         score_error=scaled_back(error, exponent),
         checked_in="float64",
         contexts=len(contexts),
+        context_length=contexts.shape[1],
         failed_contexts=failed,
         failure_rate_below=_clopper_pearson_upper(failed, len(contexts)) if sampled else None,
     )

@@ -47,6 +47,7 @@ from headcount.attention.verification import verify
 from headcount.errors import InputError
 from headcount.files import existing_file, save_tensors
 from headcount.problem.graph import Graph
+from headcount.problem.tables import TableLike, table_for
 from headcount.shapes import Float
 
 _Heads = list[tuple[Tensor, Tensor]]  # (W_Q, W_K), d_model × d_k each
@@ -89,7 +90,7 @@ class TorchAttention:
 def to_torch(
     weights: KeyQuery,
     graph: Graph | None = None,
-    table: Float[Tensor, "items d_model"] | None = None,
+    table: TableLike | None = None,
     *,
     context_length: int = 64,
 ) -> TorchAttention:
@@ -109,6 +110,7 @@ def to_torch(
     >>> bool((share[0].argmax(1) == torch.from_numpy(graph.targets.copy())).all())
     True
     """
+    weights = weights.detached()
     heads = _heads(weights)
     if weights.aggregation == "softmax":
         heads = [(query / math.sqrt(query.shape[1]), key) for query, key in heads]
@@ -120,7 +122,7 @@ def to_torch(
             f"{weights.aggregation} weights need their graph and table: "
             "the temperature follows from them"
         )
-    return _with_resting_place(weights, heads, graph, table, context_length)
+    return _with_resting_place(weights, heads, graph, table_for(graph, table), context_length)
 
 
 def _with_resting_place(

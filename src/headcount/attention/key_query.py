@@ -15,6 +15,7 @@ from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
 from headcount.notebook import chart
 from headcount.problem.graph import Graph
+from headcount.problem.tables import TableLike
 from headcount.shapes import Bool, Float
 
 
@@ -180,7 +181,13 @@ class KeyQuery:
             keys=self.keys.to(device=device, dtype=dtype),
         )
 
-    def plot(self, graph: Graph, table: Float[Tensor, "items d_model"]) -> Any:
+    def detached(self) -> KeyQuery:
+        """The same weights apart from any gradient, as those of an `nn.Parameter` must be."""
+        if not (self.queries.requires_grad or self.keys.requires_grad):
+            return self
+        return replace(self, queries=self.queries.detach(), keys=self.keys.detach())
+
+    def plot(self, graph: Graph, table: TableLike) -> Any:
         """Draw the scores with the true edges marked, as an Altair chart."""
         return chart("score_matrix", "plot_scores", self, graph, table)
 

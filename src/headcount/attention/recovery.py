@@ -10,6 +10,8 @@ from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
 from headcount.notebook import html_table
 
+Scope = Literal["all pairs", "given contexts", "sampled contexts"]
+
 
 @dataclass(frozen=True)
 class Extreme:
@@ -41,6 +43,16 @@ class SoftmaxCertificate:
     counterexample: tuple[int, ...] | None
     broken: Extreme | None
 
+    @property
+    def statement(self) -> str:
+        """What the verdict says, in a sentence."""
+        every = f"every context of {self.context_length} items"
+        return {
+            "certified": f"every pair is decided correctly in {every}",
+            "refuted": "the counterexample is a context in which a pair is decided wrongly",
+            "open": f"neither a proof for {every} nor a counterexample; more search may decide",
+        }[self.verdict]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, nested pairs as dictionaries; for JSON."""
         return asdict(self)
@@ -50,16 +62,19 @@ class SoftmaxCertificate:
 class Recovery:
     """What verification found.
 
-    `exact`: every checked pair is decided correctly. `margin` is Definition 9.1's γ: how far the
-    nearest score stays on the right side of τ; negative when a pair is on the wrong side, by the
-    furthest. `score_error` bounds the distance between `margin` and its value in exact arithmetic.
+    `correct`: every checked pair is decided correctly. `exact`: that is proved for all that `scope`
+    names; None where only a sample was checked and no error was in it.
+
+    `margin` is Definition 9.1's γ: how far the nearest score stays on the right side of τ; negative
+    when a pair is on the wrong side, by the furthest. `score_error` bounds the distance between
+    `margin` and its value in exact arithmetic.
 
     Where softmax weights were decided for all contexts of one length, `certificate` holds that
     answer and `exact` says whether they are certified; the other numbers are of the contexts that
     were counted, as `scope` and `contexts` say.
     """
 
-    exact: bool
+    exact: bool | None
     margin: float
     threshold: float
     false_positives: int
@@ -68,13 +83,14 @@ class Recovery:
     budget: int
     heads: int
     key_dim: int
-    scope: Literal["all pairs", "given contexts", "sampled contexts"]
+    scope: Scope
     pairs: int
     lowest_edge: Extreme | None
     highest_non_edge: Extreme | None
     score_error: float
     checked_in: str
     contexts: int = 0
+    context_length: int | None = None  # of the contexts that were checked
     failed_contexts: int = 0
     failure_rate_below: float | None = None
     certificate: SoftmaxCertificate | None = None
@@ -84,15 +100,50 @@ class Recovery:
         """What holds in every context of one length, where that was asked for."""
         return self.certificate and self.certificate.verdict
 
+    @property
+    def correct(self) -> bool:
+        """Whether every checked pair is decided correctly; in a sample, that proves no more."""
+        return not (self.false_positives or self.false_negatives)
+
+    @property
+    def heading(self) -> str:
+        """The answer in a few words."""
+        if self.exact is None:
+            return "not proved"
+        return "exact" if self.exact else "not exact"
+
+    @property
+    def statement(self) -> str:
+        """What was checked and what follows, in a sentence."""
+        if self.certificate is not None:
+            return self.certificate.statement
+        errors = self.false_positives + self.false_negatives
+        if self.scope == "all pairs":
+            if self.correct:
+                return "every pair is decided correctly, hence in every context of every length"
+            return f"{errors:,} of {self.pairs:,} pairs are decided wrongly"
+        kind = self.scope.partition(" ")[0]
+        checked = f"{self.contexts:,} {kind} contexts of {self.context_length} items"
+        if not self.correct:
+            return f"{self.failed_contexts:,} of {checked} hold a pair that is decided wrongly"
+        if kind == "given":
+            return f"every pair is decided correctly in {checked}; other contexts are not checked"
+        return (
+            f"no error in {checked}, so at 95 % confidence fewer than "
+            f"{100 * (self.failure_rate_below or 0):.2g} % of such contexts fail; "
+            "that none does is not proved"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, nested ones as dictionaries; for JSON."""
-        return {**asdict(self), "verdict": self.verdict}
+        more = {"correct": self.correct, "verdict": self.verdict, "statement": self.statement}
+        return {**asdict(self), **more}
 
     def _repr_html_(self) -> str:
         names = ("margin", "threshold", "false_positives", "false_negatives", "f1")
         rows = [(name.replace("_", " "), getattr(self, name)) for name in (*names, "scope")]
         if self.certificate is None:
-            return html_table(("", "exact" if self.exact else "not exact"), rows)
+            return html_table(("", self.heading), rows)
         # The verdict covers every context of one length; the rows above it count some of them.
         rows += [
             ("certified margin", self.certificate.margin),
@@ -105,6 +156,7 @@ class Recovery:
 def summarise(
     weights: KeyQuery,
     *,
+    scope: Scope,
     hits: int,
     false_positives: int,
     false_negatives: int,
@@ -113,7 +165,7 @@ def summarise(
     **rest: Any,
 ) -> Recovery:
     """Put the counts together: exactness, the margin of Definition 9.1, micro-F1."""
-    exact = not (false_positives or false_negatives)
+    correct = not (false_positives or false_negatives)
     margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
     margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
     margin = min(margins) if margins else float("inf")
@@ -123,9 +175,9 @@ def summarise(
         )
     errors = false_positives + false_negatives
     return Recovery(
-        exact=exact,
-        # The last bit of a computed margin must not contradict `exact`, which was decided exactly.
-        margin=max(margin, 0.0) if exact else min(margin, 0.0),
+        exact=None if correct and scope == "sampled contexts" else correct,
+        # The last bit of a computed margin must not contradict what was decided exactly.
+        margin=max(margin, 0.0) if correct else min(margin, 0.0),
         threshold=weights.threshold,
         false_positives=false_positives,
         false_negatives=false_negatives,
@@ -135,5 +187,6 @@ def summarise(
         key_dim=weights.key_dim,
         lowest_edge=lowest_edge,
         highest_non_edge=highest_non_edge,
+        scope=scope,
         **rest,
     )

@@ -21,6 +21,7 @@ from headcount.attention.recovery import Extreme, SoftmaxCertificate
 from headcount.attention.softmax_bounds import Logits, bound_scores
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
+from headcount.problem.tables import TableLike, table_for
 from headcount.shapes import Bool, Float, Int
 
 _TILE = 2**20  # numbers (sources × items) bounded at once
@@ -43,7 +44,7 @@ def calibration(gap: float, length: int) -> float:
 def softmax_certificate(
     weights: KeyQuery,
     graph: Graph,
-    table: Float[Tensor, "items d_model"],
+    table: TableLike,
     context_length: int,
     *,
     search: int = 20_000,
@@ -62,12 +63,13 @@ def softmax_certificate(
     >>> [softmax_certificate(weights, graph, table, length).verdict for length in (4, 2)]
     ['certified', 'refuted']
     """
-    _check(weights, graph, table, context_length, search)
-    logits = Logits.of(weights, table, context_length)
+    rows, weights = table_for(graph, table), weights.detached()
+    _check(weights, graph, context_length, search)
+    logits = Logits.of(weights, rows, context_length)
     sides = _bound_all(logits, graph, weights.threshold, context_length, search + 1)
     counterexample, broken = None, None
     for context in _search_all(logits, sides, weights.threshold, context_length, search):
-        broken = _confirm(weights, graph, table, context)
+        broken = _confirm(weights, graph, rows, context)
         if broken:
             counterexample = tuple(context.tolist())
             break
@@ -88,16 +90,11 @@ def softmax_certificate(
     )
 
 
-def _check(weights: KeyQuery, graph: Graph, table: Tensor, length: int, search: int) -> None:
+def _check(weights: KeyQuery, graph: Graph, length: int, search: int) -> None:
     if weights.aggregation != "softmax":
         raise InputError(
             f"the weights aggregate by {weights.aggregation}: "
             "all pairs decide every context; use verify"
-        )
-    if len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; "
-            "give a table with one row per item"
         )
     if not 1 <= length <= graph.items:
         raise InputError(

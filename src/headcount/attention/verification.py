@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,8 @@ from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.graph import Graph
-from headcount.shapes import Float, Int
+from headcount.problem.tables import TableLike, table_for
+from headcount.shapes import Int
 
 _LENGTH = 16  # of drawn contexts, where the weights do not say what they were made for
 
@@ -29,9 +31,9 @@ _LENGTH = 16  # of drawn contexts, where the weights do not say what they were m
 def verify(
     weights: KeyQuery,
     graph: Graph,
-    table: Float[Tensor, "items d_model"],
+    table: TableLike,
     *,
-    contexts: Int[Tensor, "count length"] | ContextSampler | None = None,
+    contexts: Int[Tensor, "count length"] | np.ndarray | ContextSampler | None = None,
     context_length: int | None = None,
     search: int = 20_000,
     samples: int = 2000,
@@ -39,13 +41,14 @@ def verify(
     precision: Literal["auto", "float32", "float64"] = "auto",
     device: str | torch.device = "auto",
 ) -> Recovery:
-    """Check weights against a graph.
+    """Check weights against a graph. `table` has one row per item.
 
     Max and sum: exact over all m² ordered pairs, diagonal included, hence for every context.
     With `contexts` (rows of item ids): exact on those, under any aggregation. With a
     `ContextSampler`: on `samples` drawn contexts, with a 95 % Clopper–Pearson bound on the share of
     contexts that fail. This is what softmax weights get by default, at the length they were made
-    for (16 if unknown).
+    for (16 if unknown). A sample without an error proves nothing about the contexts outside it:
+    `correct` is true and `exact` is None then.
 
     With `context_length` ℓ softmax weights are decided for every context of ℓ items: the answer's
     `certificate` says certified, refuted or open, `exact` says whether it is certified, and the
@@ -63,26 +66,28 @@ def verify(
     >>> verify(sharp, graph, table, context_length=4).verdict
     'certified'
     """
-    _check(weights, graph, table, contexts, samples, precision)
+    rows, weights = table_for(graph, table), weights.detached()
+    contexts = torch.from_numpy(contexts) if isinstance(contexts, np.ndarray) else contexts
+    _check(weights, graph, rows, contexts, samples, precision)
     if context_length is not None and contexts is not None:
         raise InputError("contexts and a context length exclude each other; give one of them")
     certificate = None
     if weights.aggregation == "softmax" and context_length is not None:
-        certificate = softmax_certificate(weights, graph, table, context_length, search=search)
+        certificate = softmax_certificate(weights, graph, rows, context_length, search=search)
     if weights.aggregation == "softmax" and contexts is None:
         contexts = _contexts_to_count(weights, graph, certificate)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    weights, table = weights.to(device), table.to(device)
+    weights, rows = weights.to(device), rows.to(device)
     if contexts is None:
-        return verify_pairs(weights, graph, table, precision)
+        return verify_pairs(weights, graph, rows, precision)
     sampled = isinstance(contexts, ContextSampler)
-    rows = (
+    chosen = (
         contexts.draw(samples, seed=seed, stream="verify")
         if sampled
         else checked_contexts(contexts, graph)
     )
-    found = verify_contexts(weights, graph, table, rows.to(device), sampled)
+    found = verify_contexts(weights, graph, rows, chosen.to(device), sampled)
     if certificate is None:
         return found
     return replace(found, certificate=certificate, exact=certificate.verdict == "certified")
@@ -108,11 +113,6 @@ def _check(
     precision: str,
 ) -> None:
     """Refuse what cannot be verified, in words."""
-    if table.ndim != 2 or len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; "
-            "give a table with one row per item"
-        )
     weights.require_width(table.shape[1])
     if not table.isfinite().all():
         raise InputError("the table holds a NaN or infinite entry; remove or replace that row")

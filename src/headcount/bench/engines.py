@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from headcount.bench import shapes
 from headcount.bench.shapes import Shape
 from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
 from headcount.bench.timing import Report, silent
+from headcount.progress import time_left
 from headcount.provenance import cores, machine, versions
 
 ENGINES = ("native", "torch", "triton")
@@ -32,6 +34,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "native_vs_eager": Target("native", "cpu", "eager", 60.0),
+    "native_vs_torch": Target("native", "cpu", "torch", None),  # what a compiler is worth
     "native_vs_jax": Target("native", "cpu", "jax", 3.0),
     "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
     "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),
@@ -129,12 +132,14 @@ def compare(subjects: list[Subject], repeats: int, report: Report = silent) -> l
         for subject in subjects:
             report(f"preparing {named(subject.name, subject.device, subject.threads)}")
             _try(subject, subject.open)
+        began = time.monotonic()
         for number in range(repeats + 1):
             for subject, read in zip(subjects, readings, strict=True):
                 if subject.missing is None and (found := _try(subject, subject.read)):
                     read.append(found)
             place = "(m, d_model, h, D_K) = " + str(tuple(subjects[0].shape))
-            report(f"{place}: " + (f"round {number} of {repeats}" if number else "warm-up"))
+            done = f"round {number} of {repeats}" if number else "warm-up"
+            report(f"{place}: {done}{time_left(began, number + 1, repeats + 1)}")
     finally:
         for subject in subjects:
             subject.close()

@@ -137,7 +137,7 @@ class EagerSubject(Subject):
             self.steps, seed=spec.seed, stream=spec.stream
         )
         self.contexts = drawn.to(self.device)
-        self.run = EagerRun(spec, State.initial(spec), task.rows, task.targets[:, 0], self.device)
+        self.run = EagerRun(spec, State.initial(spec), task.rows, task.targets, self.device)
 
     def read(self) -> dict[str, float]:
         assert self.run is not None
@@ -163,7 +163,7 @@ class JaxSubject(Subject):
     def open(self) -> None:
         super().open()
         if find_spec("jax") is None:
-            raise InputError("not installed: pip install headcount[bench]")
+            raise InputError("not installed: pip install jax")
         setup = {"shape": self.shape, "runs": self.runs, "steps": self.steps, "device": self.device}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (`close` closes it)
         self.process = subprocess.Popen(

@@ -8,6 +8,8 @@ from statistics import median
 
 import torch
 
+from headcount.progress import time_left
+
 Report = Callable[[str], None]  # is told how far a benchmark is
 
 
@@ -32,8 +34,10 @@ def medians(
     They take turns so that a change in the machine's load meets all of them.
     """
     rounds: list[list[float]] = []
+    began = time.monotonic()
     for number in range(repeats + 1):
         rounds.append([seconds_of(work) for work in works])
         times = ", ".join(f"{seconds:.3f} s" for seconds in rounds[-1])
-        report(f"round {number} of {repeats}: {times}")
+        left = time_left(began, number + 1, repeats + 1)
+        report(f"round {number} of {repeats}: {times}{left}")
     return [median(column) for column in zip(*rounds[1:], strict=True)]

@@ -20,7 +20,7 @@ from headcount.block.state import StackState
 from headcount.errors import InputError
 from headcount.interrupts import stoppable
 from headcount.problem.token_tables import TokenTable
-from headcount.progress import Lines, notice
+from headcount.progress import Lines, duration, notice
 from headcount.provenance import cores, versions
 from headcount.shapes import Float
 from headcount.threads import torch_threads
@@ -215,10 +215,12 @@ class _StackRun:
 
     def _status(self, rate: float) -> str:
         stack, found = self._stack, sorted(self._stack.state.history[-1][1])
+        left = (stack.spec.steps - stack.state.taken) * len(found) / rate
         return (
             f"{stack.ops.name} on {stack.device}: h = {stack.heads}, {len(found)} stacked, "
             f"step {stack.state.taken:,} of {stack.spec.steps:,}, {rate:,.0f} run-steps/s, "
-            f"validation accuracy {found[0]:.3f} … {found[-1]:.3f}"
+            f"validation accuracy {found[0]:.3f} … {found[-1]:.3f}, "
+            f"about {duration(left)} left of this stack"
         )
 
     def results(self) -> list[BlockResult]:

@@ -32,13 +32,13 @@ from headcount.cli import (
     verify,
     watch,
 )
+from headcount.cli.help import App
+from headcount.cli.streams import tolerate
 from headcount.errors import InputError, NoSolution
 
-app = typer.Typer(
+app = App(
+    "How many heads does your attention need? Plan, build, train and verify key-query budgets.",
     name="headcount",
-    help="How many heads does your attention need? Plan, build, train and verify key-query "
-    "budgets.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -51,7 +51,7 @@ def _print_version(wanted: bool) -> bool:
     if wanted:
         from headcount import __version__
 
-        typer.echo(f"headcount {__version__}")
+        print(f"headcount {__version__}")
         raise typer.Exit
     return wanted
 
@@ -95,6 +95,7 @@ def run() -> None:
     if hasattr(signal, "SIGPIPE"):
         # A reader that goes away, as in `headcount … | head`, ends us as it ends other tools.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    tolerate()
     try:
         sys.exit(app(standalone_mode=False))
     except InputError as error:

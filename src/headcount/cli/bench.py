@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit
+from headcount.cli.common import DeviceOption, Json, Quiet, emit
+from headcount.cli.help import App
 from headcount.errors import InputError
 from headcount.progress import progress_line
 
-app = typer.Typer(
-    help="Measure speed: where there is a peer, as a ratio in the same run.", no_args_is_help=True
-)
+app = App("Measure speed: where there is a peer, as a ratio in the same run.")
 Items = Annotated[int, typer.Option(min=1, help="m.")]
 Width = Annotated[int, typer.Option(min=1, help="d_model.")]
 Heads = Annotated[int, typer.Option(min=1, help="h.")]
@@ -41,6 +40,7 @@ def engines(
     peers: Annotated[
         bool, typer.Option(help="Time the eager PyTorch loop and JAX as well.")
     ] = True,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Time the training engines in µs per run-step, and their peers in the same run.
@@ -69,7 +69,7 @@ def engines(
     from headcount.bench.engines import ENGINES, engine_speeds
 
     chosen = None if engines is None else _chosen(engines, ENGINES)
-    with progress_line() as report:
+    with progress_line(quiet=quiet) as report:
         found = engine_speeds(
             chosen, all_shapes=shapes is Shapes.all, peers=peers, repeats=repeats, report=report
         )
@@ -89,7 +89,7 @@ def block(
     batch: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 1024,
     steps: Annotated[int, typer.Option(min=1, help="Steps per repeat.")] = 20,
     repeats: Repeats = 5,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[DeviceOption, typer.Option(help="Where to time.")] = DeviceOption.auto,
     json: Json = False,
 ) -> None:
     """Time stacked runs of the transformer block against a plain eager module.
@@ -109,7 +109,7 @@ def block(
             f"{heads} heads do not share a budget of {budget} evenly; choose a multiple"
         )
     sizes = {"items": items, "d_model": d_model, "heads": heads, "key_dim": budget // heads}
-    found = block_speed(device, **sizes, batch=batch, runs=runs, steps=steps, repeats=repeats)
+    found = block_speed(device.value, **sizes, batch=batch, runs=runs, steps=steps, repeats=repeats)
     ratios = {"speedup": found.speedup, "share_of_matmul_rate": found.share}
     row = {**sizes, "batch": batch, **asdict(found), **ratios}
     emit(row, json, "a stack of blocks against one eager module")
@@ -122,6 +122,7 @@ def verify(
     heads: Heads = 8,
     key_dim: Annotated[int, typer.Option(min=1, help="d_k.")] = 64,
     repeats: Repeats = 3,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Time `verify` against the bare tiled float32 matrix products of the same pass.
@@ -132,7 +133,7 @@ def verify(
     """
     from headcount.bench.verify import verify_speed
 
-    with progress_line() as report:
+    with progress_line(quiet=quiet) as report:
         row = verify_speed(items, d_model, heads, key_dim, repeats=repeats, report=report)
     emit(row, json, "verify against bare products")
 
@@ -140,22 +141,23 @@ def verify(
 @app.command()
 def contexts(
     items: Items = 512,
-    length: Annotated[int, typer.Option(min=1, help="ℓ.")] = 16,
+    context_length: Annotated[int, typer.Option(min=1, help="ℓ.")] = 16,
     degree: Annotated[int, typer.Option(min=1, help="r; 1 is a permutation.")] = 1,
     count: Annotated[int, typer.Option(min=1, help="Contexts drawn per repeat.")] = 131_072,
     repeats: Repeats = 3,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Time the context sampler on one thread.
 
     \b
     Example:
-      headcount bench contexts --items 512 --length 16
+      headcount bench contexts --items 512 --context-length 16
     """
     from headcount.bench.contexts import contexts_speed
 
-    with progress_line() as report:
-        row = contexts_speed(items, length, degree, count, repeats=repeats, report=report)
+    with progress_line(quiet=quiet) as report:
+        row = contexts_speed(items, context_length, degree, count, repeats=repeats, report=report)
     emit(row, json, "context sampler, one thread")
 
 
@@ -165,6 +167,7 @@ def packing(
     edges: Annotated[int, typer.Option(min=1, help="m'.")] = 1_000_000,
     block: Annotated[int, typer.Option(min=1, help="Edges per head.")] = 512,
     repeats: Repeats = 1,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Time Lemma B.8's packing of a random graph into matchings, and the even one.
@@ -175,7 +178,7 @@ def packing(
     """
     from headcount.bench.packing import packing_speed
 
-    with progress_line() as report:
+    with progress_line(quiet=quiet) as report:
         row = packing_speed(items, edges, block, repeats=repeats, report=report)
     emit(row, json, "packing edges into matchings")
 
@@ -202,10 +205,10 @@ def _print_engines(found: dict[str, Any]) -> None:
         [_cells(row) for row in found["rows"]],
         list(missing.items()),
     )
-    typer.echo("ratios at (m, d_model, h, D_K) = (256, 32, 8, 64)")
+    print("ratios at (m, d_model, h, D_K) = (256, 32, 8, 64)")
     for name, ratio in found["ratios"].items():
         goal = f"  (target {_short(ratio['target'])})" if ratio["target"] else ""
-        typer.echo(f"  {name.replace('_', ' '):<24}{_short(ratio['value']):>8}{goal}")
+        print(f"  {name.replace('_', ' '):<24}{_short(ratio['value']):>8}{goal}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

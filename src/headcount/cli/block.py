@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, emit
+from headcount.cli.common import DeviceOption, Json, Quiet, emit
 from headcount.errors import InputError
 from headcount.interrupts import STOPPING, Stop, stoppable
 from headcount.progress import notice
@@ -40,7 +40,7 @@ def block(
         Path | None,
         typer.Option("--out", "-o", help="The folder to fill.", show_default="results/block-PLAN"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[DeviceOption, typer.Option(help="Where to train.")] = DeviceOption.auto,
     cluster: Annotated[
         str | None,
         typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
@@ -49,6 +49,7 @@ def block(
         float | None,
         typer.Option(help="Seconds; unfinished runs continue next time.", show_default="none"),
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Train whole transformer blocks on frozen token embeddings (Section 7.3, Figure 7).
@@ -74,10 +75,16 @@ def block(
     asked = read_block_plan(plan, table)
     folder = BlockFolder(out or Path("results") / f"block-{Path(plan).stem}")
     words = ["headcount", "block", plan, *(["--table", table] if table else [])]
-    with _executor(device, cluster) as (executor, stop):
-        _announce(asked, folder.path)
+    with _executor(device.value, cluster, quiet) as (executor, stop):
+        if not quiet:
+            _announce(asked, folder.path)
         counts = run_blocks(
-            asked, folder, shlex.join(words), executor, time_limit=time_limit, stop=stop
+            asked,
+            folder,
+            shlex.join(words),
+            executor,
+            time_limit=time_limit,
+            stop=stop,
         )
     rows = folder.frame()
     rows = rows.loc[rows["hash"].isin([spec.hash for spec in asked.specs])]
@@ -88,12 +95,14 @@ def block(
 
 
 @contextmanager
-def _executor(device: str, cluster: str | None) -> Iterator[tuple[BlockExecutor, Stop | None]]:
+def _executor(
+    device: str, cluster: str | None, quiet: bool
+) -> Iterator[tuple[BlockExecutor, Stop | None]]:
     """Who trains, and what stops it: `train_blocks` handles Ctrl-C itself in this process."""
     if cluster is None:
         from headcount.sweeps.block_runs import LocalBlockExecutor
 
-        yield LocalBlockExecutor(device), None
+        yield LocalBlockExecutor(device, progress=not quiet), None
         return
     from headcount.sweeps.block_cluster import ClusterBlockExecutor
     from headcount.sweeps.cluster import connected_cluster
@@ -110,7 +119,7 @@ def _announce(asked: BlockPlan, folder: Path) -> None:
 
     shape = describe(asked.table)
     notice(
-        f"{asked.table.name}: {shape.items:,} rows of {shape.d_model}, "
+        f"{asked.table.name}: {shape.items:,} items and NULL, {shape.d_model} wide, "
         f"norm {shape.norm_mean:.2f} ± {shape.norm_sd:.2f}, mean cosine {shape.mean_cosine:.3f}; "
         f"{len(asked.specs)} runs in {folder}"
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.attention.aggregation import Aggregation
 from headcount.cli import common, sizes
 from headcount.cli.tables import budget_cell, describe, print_table
 
@@ -17,14 +17,20 @@ if TYPE_CHECKING:
     from headcount.theory.upper_bounds import UpperBound
 
 
+class AggregationOption(StrEnum):
+    max = "max"
+    sum = "sum"
+    softmax = "softmax"
+
+
 def bounds(
     items: sizes.Items = None,
     edges: sizes.Edges = None,
     degree: sizes.Degree = None,
     d_model: sizes.Width = None,
-    variant: Annotated[
-        str, typer.Option(help="Aggregation over heads: max, sum or softmax.")
-    ] = "max",
+    variant: Annotated[AggregationOption, typer.Option(help="Aggregation over heads.")] = (
+        AggregationOption.max
+    ),
     max_degree: sizes.MaxDegree = None,
     bits: sizes.Bits = 8,
     margin: sizes.Margin = None,
@@ -50,7 +56,6 @@ def bounds(
         check_heads(heads)
     items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
     family = family_of(items, items if edges is None else edges, max_degree)
-    aggregation: Aggregation = sizes.one_of("--variant", variant, get_args(Aggregation))
     lower = lower_bounds(
         items,
         edges,
@@ -60,16 +65,16 @@ def bounds(
         heads=heads,
         bits_per_parameter=bits,
         margin=margin,
-        aggregation=aggregation,
+        aggregation=variant.value,
     )
     upper = applicable_upper_bounds(
-        items, edges, d_model, max_degree=max_degree, aggregation=aggregation
+        items, edges, d_model, max_degree=max_degree, aggregation=variant.value
     )
     result = {
         "items": items,
         "edges": edges or items,
         "d_model": d_model,
-        "variant": variant,
+        "variant": variant.value,
         "family": family,
         "max_degree": max_degree,
         "bits": lower[0].bits,

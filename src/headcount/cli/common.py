@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from headcount.cli.streams import prints_unicode
+from headcount.errors import InputError
 from headcount.progress import notice
 
 if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
 
 TABLE_HELP = "Embedding table (.npy, .npz, .safetensors, .csv, .tsv, .parquet or .pt)."
+CHARTS = (".png", ".svg", ".pdf")  # what a chart is written as
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
@@ -28,6 +32,9 @@ GraphFile = Annotated[
     Path, typer.Argument(help="Edge list (.csv or .tsv) of ids or names; header source,target.")
 ]
 TableFile = Annotated[Path, typer.Argument(help=TABLE_HELP)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress; warnings and errors remain.")
+]
 TableKey = Annotated[
     str | None, typer.Option("--key", help="Name of the table in a file that holds several.")
 ]
@@ -40,22 +47,50 @@ class EngineOption(StrEnum):
     triton = "triton"
 
 
+class DeviceOption(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
     """Print a result: one JSON object, or aligned `name value` lines under a title."""
     if as_json:
-        typer.echo(json.dumps(_plain(result), ensure_ascii=False))
+        _print_json(result)
         return
     if title:
-        typer.echo(title)
+        print(title)
     width = max(len(name) for name in result) + 2
     for name, value in result.items():
-        typer.echo(f"  {name.replace('_', ' '):<{width}}{_readable(value)}")
+        print(f"  {name.replace('_', ' '):<{width}}{_readable(value)}")
 
 
 def fail(text: str, code: int = 2) -> NoReturn:
-    """Print one sentence and end with `code`."""
+    """Print one sentence and end with `code`; with --json, standard output has it as JSON."""
+    if "--json" in sys.argv[1:]:
+        _print_json({"error": text})
     notice(f"error: {text}")
     sys.exit(code)
+
+
+def _print_json(result: Mapping[str, Any]) -> None:
+    print(json.dumps(_plain(result), ensure_ascii=not prints_unicode()))
+
+
+def check_output(path: Path | None, *suffixes: str) -> None:
+    """Refuse a file that cannot be written, before the work that it is for."""
+    if path is None:
+        return
+    if suffixes and path.suffix.lower() not in suffixes:
+        known = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise InputError(f"{path}: this is written as {known}; give the file that suffix")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: its folder does not exist; make it or choose another path")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: its folder cannot be written to; choose another path")
 
 
 def _readable(value: Any) -> str:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import TABLE_HELP, Json, Seed, TableKey, emit
+from headcount.cli.common import (
+    TABLE_HELP,
+    DeviceOption,
+    Json,
+    Quiet,
+    Seed,
+    TableKey,
+    check_output,
+    emit,
+)
 from headcount.cli.items import NamesFile
-from headcount.errors import InputError
-from headcount.progress import notice, progress_line
+from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
     from headcount.compiler.certificate import Certificate
     from headcount.compiler.search import Compiled
     from headcount.problem.graph import Graph
+
+
+class Variant(StrEnum):
+    max = "max"
+    softmax = "softmax"
 
 
 def compile(
@@ -38,14 +53,15 @@ def compile(
     bits: Annotated[
         int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")
     ] = None,
-    variant: Annotated[str, typer.Option(help="How heads are joined: max or softmax.")] = "max",
+    variant: Annotated[Variant, typer.Option(help="How heads are joined.")] = Variant.max,
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
     seed: Seed = 0,
     device: Annotated[
-        str, typer.Option(help="auto, cpu or cuda; softmax runs on the CPU.")
-    ] = "auto",
+        DeviceOption, typer.Option(help="Where to search; softmax runs on the CPU.")
+    ] = DeviceOption.auto,
     key: TableKey = None,
     names: NamesFile = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Find the smallest weights that decide every pair of a graph correctly, and certify them.
@@ -70,11 +86,17 @@ def compile(
     from headcount.compiler.grid import bit_account
     from headcount.problem.reading import read_problem
 
+    check_output(out, ".safetensors")
     read, rows = read_problem(graph, table, key, names)
-    _check_output(out)
-    if out is None and not json:
+    if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
-    with progress_line() as report:
+    began = time.monotonic()
+    with progress_line(quiet=quiet) as report:
+
+        def tell(line: str) -> None:
+            left = 0.0 if time_limit is None else began + time_limit - time.monotonic()
+            report(line if left <= 0 else f"{line}, at most {duration(left)} left")
+
         found = run(
             read,
             rows,
@@ -83,26 +105,17 @@ def compile(
             margin=margin,
             time_limit=time_limit,
             seed=seed,
-            device=device,
-            progress=report,
+            device=device.value,
+            progress=tell,
             bits=bits,
-            variant=variant,
+            variant=variant.value,
             context_length=context_length,
         )
+    seconds = time.monotonic() - began
     if out is not None:
         found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
-    emit(_result(found, read, out, json) | account, json, _title(found))
-
-
-def _check_output(out: Path | None) -> None:
-    """Refuse what cannot be written before the work."""
-    if out is not None and out.suffix.lower() != ".safetensors":
-        raise InputError(
-            f"--out {out}: weights are written as .safetensors; give the file that suffix"
-        )
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError(f"{out}: its folder does not exist; make it or choose another path")
+    emit(_result(found, read, seconds, out, json) | account, json, _title(found))
 
 
 def _title(found: Compiled) -> str:
@@ -113,7 +126,9 @@ def _title(found: Compiled) -> str:
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
 
 
-def _result(found: Compiled, graph: Graph, out: Path | None, whole: bool) -> dict[str, Any]:
+def _result(
+    found: Compiled, graph: Graph, seconds: float, out: Path | None, whole: bool
+) -> dict[str, Any]:
     certificate = found.certificate
     widths = found.weights.widths
     attempts = [asdict(attempt) for attempt in found.frontier]
@@ -128,7 +143,7 @@ def _result(found: Compiled, graph: Graph, out: Path | None, whole: bool) -> dic
         "score_error": certificate.score_error,
         **_extremes(certificate, graph, whole),
         "attempts": attempts if whole else len(attempts),
-        "seconds": sum(attempt.seconds for attempt in found.frontier),
+        "seconds": seconds,
         **(
             {"graph_hash": certificate.graph_hash, "table_hash": certificate.table_hash}
             if whole

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import TABLE_HELP, Json, Seed, TableKey, emit
+from headcount.cli.common import TABLE_HELP, Json, Quiet, Seed, TableKey, check_output, emit
 from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
@@ -89,11 +89,13 @@ def construct(
     seed: Seed = 0,
     key: TableKey = None,
     names: NamesFile = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Build weights for a graph and a table by one of the paper's constructions, and verify them.
 
-    Exit code 0: verified exact; 1: not, or nothing found; 2: bad input.
+    Exit code 0: verified; 1: not, or nothing found; 2: bad input. Softmax
+    weights are verified on drawn contexts, which proves nothing about others.
 
     With --trials, measure instead how often a construction succeeds as
     d_k grows, with the paper's heads and threshold.
@@ -105,6 +107,7 @@ def construct(
     """
     from headcount.problem.reading import read_problem
 
+    check_output(out, ".safetensors")
     if trials is not None:
         if items is None or d_model is None or method is Method.auto:
             raise InputError(
@@ -117,7 +120,7 @@ def construct(
             "trials": trials,
             "seed": seed,
         }
-        _calibrate(method.value, items, d_model, calibration, threshold, json)
+        _calibrate(method.value, items, d_model, calibration, threshold, quiet, json)
         return
     if graph is None or table is None:
         raise InputError("give a graph and a table: headcount construct GRAPH TABLE --out WEIGHTS")
@@ -125,7 +128,7 @@ def construct(
         raise InputError(
             "--items and --d-model are for --trials; a graph and a table have their own"
         )
-    if out is None and not json:
+    if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     options = {
         "key_dim": key_dim,
@@ -138,7 +141,7 @@ def construct(
         "seed": seed,
     }
     read = read_problem(graph, table, key, names)
-    _build(read, out, method.value, options, json)
+    _build(read, out, method.value, options, quiet, json)
 
 
 def _build(
@@ -146,6 +149,7 @@ def _build(
     out: Path | None,
     method: str,
     options: dict[str, Any],
+    quiet: bool,
     json: bool,
 ) -> None:
     from headcount.constructions.construct import construct as run
@@ -153,7 +157,7 @@ def _build(
     from headcount.errors import PreconditionWarning
 
     read, rows = problem
-    with warnings.catch_warnings(record=True) as caught, progress_line() as report:
+    with warnings.catch_warnings(record=True) as caught, progress_line(quiet=quiet) as report:
         warnings.simplefilter("always", PreconditionWarning)
         weights = run(read, rows, method, progress=report, **options)  # pyright: ignore[reportArgumentType]
     for warning in caught:
@@ -164,13 +168,14 @@ def _build(
         weights.save(out)
     result = {
         "method": weights.notes["method"],
-        "exact": found.exact,
+        "exact": found.exact if json or found.exact is not None else "not proved",
         "margin": found.margin,
         "heads": found.heads,
         "key_dim": found.key_dim,
         "budget": found.budget,
         "threshold": found.threshold,
         "scope": found.scope,
+        **({"correct": found.correct, "statement": found.statement} if json else {}),
         "context_length": contexts and contexts.length,
         "false_positives": found.false_positives,
         "false_negatives": found.false_negatives,
@@ -179,9 +184,9 @@ def _build(
     emit(
         result,
         json,
-        f"{weights.notes['method']} construction: {'exact' if found.exact else 'not exact'}",
+        f"{weights.notes['method']} construction: {found.heading}: {found.statement}",
     )
-    sys.exit(0 if found.exact else 1)
+    sys.exit(0 if found.correct else 1)
 
 
 def _calibrate(
@@ -190,11 +195,12 @@ def _calibrate(
     d_model: int,
     options: dict[str, Any],
     threshold: Threshold | None,
+    quiet: bool,
     json: bool,
 ) -> None:
     from headcount.constructions.calibrate import calibrate
 
-    with progress_line() as report:
+    with progress_line(quiet=quiet) as report:
         found = calibrate(
             method,
             items,
@@ -221,4 +227,4 @@ def _calibrate(
         emit({**result, "rates": found.rates.to_dict("records")}, json)
         return
     emit(result, json, f"{method} at ({items}, {d_model}), success rates over {found.trials} draws")
-    typer.echo(found.rates.round(3).to_string(index=False))
+    print(found.rates.round(3).to_string(index=False))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.common import Json, TableKey, WeightsFile, emit
+from headcount.cli.common import Json, TableKey, WeightsFile, check_output, emit
 from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 from headcount.progress import notice
@@ -57,6 +57,7 @@ def export(
     from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.storage import load_weights
 
+    check_output(out, ".safetensors")
     if out.resolve() == weights.resolve():
         raise InputError(f"{out}: would replace the weights themselves; choose another file")
     loaded, read, rows = load_weights(weights), None, None

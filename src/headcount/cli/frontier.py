@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Seed, emit
+from headcount.cli.common import CHARTS, Json, Quiet, Seed, check_output, emit
 from headcount.cli.tables import print_table
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
@@ -53,6 +53,7 @@ def frontier(
     chart: Annotated[
         Path | None, typer.Option(help="Draw it (.png, .svg or .pdf).", show_default=False)
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Compile graphs over a grid of sizes: the smallest certified D_K, compared with others.
@@ -72,10 +73,11 @@ def frontier(
     if not time_limit > 0:
         raise InputError(f"--time-limit {time_limit}: leaves no time; choose more than 0")
     asked = _points(items, d_model, points, degree, seeds, seed)
-    _check_outputs(out, chart)
+    check_output(out, ".csv")
+    check_output(chart, *CHARTS)
     if out is not None and out.exists():
         _tell_known(asked, time_limit, out)
-    with progress_line(_LINE_EVERY) as report:
+    with progress_line(_LINE_EVERY, quiet) as report:
         rows = compile_points(asked, time_limit, report, out)
     if chart is not None and len(rows.dropna(subset=["budget"])):
         _draw(rows, chart)
@@ -120,15 +122,6 @@ def _numbers(option: str, text: str, separator: str = ",") -> list[int]:
             f"{option} {text!r}: not understood; write for instance {option} {example}"
         )
     return numbers
-
-
-def _check_outputs(out: Path | None, chart: Path | None) -> None:
-    """Refuse what cannot be written before the work."""
-    if chart is not None and chart.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"--chart {chart}: not a chart format; end it in .png, .svg or .pdf")
-    for path in (out, chart):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: its folder does not exist; make it or choose another path")
 
 
 def _tell_known(asked: list[FrontierPoint], time_limit: float, out: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from headcount.cli.common import Json, Out, Seed, emit
+from headcount.cli.help import App
 from headcount.errors import InputError
 
-app = typer.Typer(help="Make graphs, embedding tables and relations.", no_args_is_help=True)
+app = App("Make graphs, embedding tables and relations.")
 
 Items = Annotated[int, typer.Option(help="m, the number of items.")]
 

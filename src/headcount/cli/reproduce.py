@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
-from headcount.progress import notice, progress_line
+from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
+    from headcount.report.agreement import LocalVerdict
     from headcount.report.figures.base import Claim
 
 
@@ -46,6 +48,10 @@ def reproduce(
             help="Token table of Figure 7; see headcount block.", show_default="the preset's"
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be run, and how long it takes.")
+    ] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run the paper's experiments and write a report: every figure and table beside the paper's.
@@ -57,6 +63,7 @@ def reproduce(
     \b
     Examples:
       headcount reproduce
+      headcount reproduce --dry-run
       headcount reproduce --only fig7
       headcount reproduce --only fig1,fig3,table1
       headcount reproduce --preset paper --out results/paper
@@ -64,8 +71,18 @@ def reproduce(
     from headcount.report.reproduce import reproduce as run
 
     names, folder = _names(only), out or Path("results") / preset.value
+    if dry_run:
+        _print_forecast(preset.value, names, folder, engine, table, json)
+        return
     try:
-        found = run(preset.value, names, folder, engine=chosen_engine(engine.value), table=table)
+        found = run(
+            preset.value,
+            names,
+            folder,
+            engine=chosen_engine(engine.value),
+            table=table,
+            progress=not quiet,
+        )
     except KeyboardInterrupt:
         notice(
             f"interrupted; finished runs are stored in {folder}, "
@@ -73,7 +90,34 @@ def reproduce(
         )
         sys.exit(130)
     more = {"seconds": dict(found.seconds), "trained": found.trained}
-    _print(found.folder, found.claims, found.files, more, json)
+    _print(found.folder, found.claims, found.local, found.files, more, json)
+
+
+def _print_forecast(
+    preset: str,
+    names: Sequence[str],
+    folder: Path,
+    engine: EngineOption,
+    table: str | None,
+    json: bool,
+) -> None:
+    from headcount.report.reproduce import forecast_reproduction
+
+    used = chosen_engine(engine.value)
+    found = forecast_reproduction(preset, names, folder, engine=used, table=table)
+    if json:
+        emit({**asdict(found), "folder": str(found.folder)}, True)
+        return
+    shown = {
+        "figures": found.figures,
+        "runs": f"{found.runs + found.known:,}: {found.known:,} known, {found.runs:,} to train",
+        "training": f"about {duration(found.seconds)}; bounds and report come on top",
+        "engine": f"{found.engine} on {found.device}",
+        "folder": f"{found.folder}{'' if found.folder.exists() else ' (new)'}",
+    }
+    if found.block_runs:
+        shown["block runs"] = f"{found.block_runs:,} to train, whose time is not estimated"
+    emit(shown, False, f"{preset}: a dry run, nothing is trained")
 
 
 def report(
@@ -99,19 +143,21 @@ def report(
       headcount report
       headcount report results/quick --only fig3
     """
-    from headcount.report.figures import chosen_figures, claims
+    from headcount.report.agreement import judge
+    from headcount.report.figures import chosen_figures
     from headcount.report.page import write_report
     from headcount.reproduction.results_folder import ResultsFolder, writable
     from headcount.reproduction.shipped import MEASURED
 
     figures = chosen_figures(_names(only))
-    evidence = (ResultsFolder(folder) if folder else MEASURED).evidence()
+    results = ResultsFolder(folder) if folder else MEASURED
+    evidence = results.evidence()
     target = writable(out or folder or Path("results/report"))
     with progress_line() as tell:
         tell("drawing the report")
-        judged = claims(evidence)
-        files = write_report(target, evidence, figures, judged)
-    _print(target, judged, files, {}, json)
+        claims, local = judge(results, evidence)
+        files = write_report(target, evidence, figures, claims, local=local)
+    _print(target, claims, local, files, {}, json)
 
 
 def _names(only: str | None) -> list[str]:
@@ -123,16 +169,38 @@ def _names(only: str | None) -> list[str]:
 
 
 def _print(
-    out: Path, claims: Sequence[Claim], files: Sequence[Path], more: dict[str, Any], json: bool
+    out: Path,
+    claims: Sequence[Claim],
+    local: Mapping[str, LocalVerdict],
+    files: Sequence[Path],
+    more: dict[str, Any],
+    json: bool,
 ) -> None:
     if json:
-        verdicts = {
-            claim.id: {"verdict": claim.verdict, "number": claim.number} for claim in claims
-        }
+        verdicts = {claim.id: _verdict(claim) | _here(local.get(claim.id)) for claim in claims}
         written = [str(path) for path in files]
         emit({"folder": str(out), "files": written, "claims": verdicts} | more, True)
         return
+    if local:
+        print("Verdicts at the scale of the paper, by the shipped runs; here: by your own.")
     for claim in claims:
-        typer.echo(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
-        typer.echo(f"{'':22}{claim.number}")
-    typer.echo(f"Open {out / 'report.html'}")
+        print(f"  {claim.id:<5}{claim.verdict:<15}{claim.text}")
+        print(f"{'':22}{_marked(claim.number, claim)}")
+        if claim.id in local:
+            here = local[claim.id]
+            text = f"{here.claim.verdict}, {here.text}" if here.text else here.claim.verdict
+            print(f"{'':22}here: {_marked(text, here.claim)}")
+    print(f"Open {out / 'report.html'}")
+
+
+def _marked(text: str, claim: Claim) -> str:
+    """A text with a note where the evidence is thin."""
+    return f"{text} (thin evidence: {claim.thin})" if claim.thin else text
+
+
+def _verdict(claim: Claim) -> dict[str, Any]:
+    return {"verdict": claim.verdict, "number": claim.number, "thin": claim.thin}
+
+
+def _here(found: LocalVerdict | None) -> dict[str, Any]:
+    return {"here": _verdict(found.claim) | {"agreement": found.agreement}} if found else {}

@@ -1,7 +1,8 @@
-"""`headcount results list` and `headcount results export`."""
+"""`headcount results list`, `chart` and `export`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,23 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Out, emit
-from headcount.errors import InputError
+from headcount.cli.common import CHARTS, Json, Out, check_output, emit
+from headcount.cli.help import App
+from headcount.errors import InputError, NoSolution
+from headcount.progress import notice
 
 if TYPE_CHECKING:
     from headcount.store.runs import Filter
+    from headcount.store.store import Store
 
-app = typer.Typer(help="Look at a results store and export it.", no_args_is_help=True)
+app = App("Look at a results store, chart it and export it.")
 
 
 def _numbers(symbol: str) -> Any:
     return typer.Option(help=f"{symbol}: 64, or 64,128, or 10:40.", show_default=False)
 
 
+VARIANTS = ("max", "softmax", "value", "sum", "block")
 StorePath = Annotated[Path, typer.Argument(help="The results store (.sqlite).", show_default=False)]
 Variant = Annotated[
     str | None,
-    typer.Option(help="max, softmax, value, sum, block, or several: max,sum.", show_default=False),
+    typer.Option(
+        metavar=f"<{'|'.join(VARIANTS)}>", help="One, or several: max,sum.", show_default=False
+    ),
 ]
 Degree = Annotated[str | None, _numbers("r")]
 Items = Annotated[str | None, _numbers("m")]
@@ -69,6 +76,8 @@ def list_runs(
     The metric is micro-F1, the mean squared error of variant value, or the accuracy of variant
     block (headcount block).
 
+    Exit code 1: no run passes the filters.
+
     \b
     Examples:
       headcount results list results.sqlite --items 64,128 --budget 10:40
@@ -85,18 +94,62 @@ def list_runs(
             total, shown = len(means), plain_rows(means.head(limit or len(means)))
         else:
             total, shown = opened.count(**filters), opened.rows(limit or None, **filters)
+        nothing = "" if total else _nothing(opened)
     if json:
         emit({"file": str(store), "total": total, "rows": shown}, True)
+    if nothing:
+        notice(nothing)
+        sys.exit(1)
+    if json:
         return
     what = "group" if by else "run"
-    typer.echo(
+    print(
         f"{total:,} {what}{'' if total == 1 else 's'}"
         + (f", the first {len(shown)}" * (len(shown) < total))
     )
-    if shown:
-        names = RUN_COLUMNS if not by else tuple(shown[0])
-        cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
-        typer.echo(aligned([names, *cells]))
+    names = RUN_COLUMNS if not by else tuple(shown[0])
+    cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
+    print(aligned([names, *cells]))
+
+
+@app.command("chart")
+def chart_runs(
+    store: StorePath,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The chart (.png, .svg or .pdf).")],
+    title: Annotated[
+        str, typer.Option(help="What stands above it.", show_default="metric and store")
+    ] = "",
+    variant: Variant = None,
+    degree: Degree = None,
+    items: Items = None,
+    d_model: DModel = None,
+    heads: Heads = None,
+    key_dim: KeyDim = None,
+    budget: Budget = None,
+    seed: RunSeed = None,
+    json: Json = False,
+) -> None:
+    """Draw the test metric against D_K: one panel per point, one line per head count.
+
+    Lines are means over seeds with 95 % intervals. Where the metric is F1, the
+    level 0.99 and the D_K* of each panel are marked. In Python: hc.curve_chart.
+
+    \b
+    Examples:
+      headcount results chart sweep.sqlite --out sweep.png
+      headcount results chart sweep.sqlite --items 64 --heads 1,4 --out sweep.svg
+    """
+    from headcount.report.curve_chart import curve_chart
+    from headcount.store.store import Store
+
+    check_output(out, *CHARTS)
+    filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
+    with Store(store, read_only=True) as opened:
+        runs = opened.count(**filters)
+        if not runs:
+            raise NoSolution(_nothing(opened))
+        curve_chart(opened, out, title=title, **filters)
+    emit({"file": str(out), "runs": runs}, json, "drawn")
 
 
 @app.command("export")
@@ -126,8 +179,30 @@ def export_runs(
 
     filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
     with Store(store, read_only=True) as opened:
+        if not opened.count(**filters):
+            raise NoSolution(_nothing(opened))
         written = opened.export(out, format.value if format else None, **filters)
     emit({"file": str(out), "runs": written}, json, "exported")
+
+
+def _nothing(opened: Store) -> str:
+    """Why a list is empty, and what there is."""
+    if not len(opened):
+        return f"{opened.path}: holds no finished runs yet; train some with headcount sweep"
+    frame = opened.frame()
+    there = [
+        f"{symbol} {_few(sorted(set(frame[name])))}"
+        for symbol, name in (("variant", "variant"), ("m", "items"), ("d_model", "d_model"))
+    ]
+    return (
+        f"{opened.path}: no run passes these filters; its {len(opened):,} runs have "
+        f"{', '.join(there)}: change or leave out a filter"
+    )
+
+
+def _few(values: Sequence[Any]) -> str:
+    """Up to six values; of more, the ends."""
+    return "/".join(map(str, values)) if len(values) <= 6 else f"{values[0]} … {values[-1]}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -162,7 +237,11 @@ def cell(value: Any) -> str:
 
 def _filters(variant: str | None, *numbers: str | None) -> dict[str, Filter]:
     names = ("degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
-    filters: dict[str, Filter] = {"variant": variant.split(",") if variant else None}
+    variants = None if variant is None else [name.strip() for name in variant.split(",")]
+    for name in variants or ():
+        if name not in VARIANTS:
+            raise InputError(f"--variant {name!r} is not known; use {', '.join(VARIANTS)}")
+    filters: dict[str, Filter] = {"variant": variants}
     return filters | {
         name: parse_numbers(name, text) for name, text in zip(names, numbers, strict=True)
     }

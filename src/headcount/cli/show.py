@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.common import Json, TableKey, WeightsFile, emit
+from headcount.cli.common import CHARTS, Json, TableKey, WeightsFile, check_output, emit
 from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 
@@ -46,6 +46,7 @@ def show(
         raise InputError(
             "a graph and a table are for --scores; add --scores OUT.png, or leave them out"
         )
+    check_output(scores, *CHARTS)
     if scores is not None:
         if graph is None or table is None:
             raise InputError(
@@ -84,9 +85,10 @@ def _notes(notes: Mapping[str, str], json: bool) -> dict[str, object]:
         certificate = Certificate.from_notes(notes).as_dict()
     except InputError:  # there is none, or somebody has changed it: the notes as they are
         return dict(notes)
+    others = {name: text for name, text in notes.items() if not name.startswith("certificate")}
     margin = f"relative margin {certificate['relative_margin']:.3g}"
     line = f"{certificate['pairs']:,} pairs, {margin}; headcount verify checks it again"
-    return {**notes, "certificate": certificate if json else line}
+    return {**others, "certificate": certificate if json else line}
 
 
 def _draw(out: Path, read: tuple[KeyQuery, Graph, Tensor]) -> None:

@@ -22,7 +22,10 @@ MaxDegree = Annotated[
 ]
 Bits = Annotated[float, typer.Option(help="Bits that one parameter carries, for the bit budget.")]
 Margin = Annotated[
-    float | None, typer.Option(help="Margin over ‖U‖·‖V‖; by default what the constructions keep.")
+    float | None,
+    typer.Option(
+        help="Margin over N(U)·N(V), N(U) = max ‖x_v U_k‖; by default what the constructions keep."
+    ),
 ]
 
 Name = TypeVar("Name", bound=str)

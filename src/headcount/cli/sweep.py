@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.cli.results import aligned, cell
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
@@ -42,6 +42,7 @@ def sweep(
         str | None,
         typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run a grid or a threshold search from a TOML file and print the thresholds found (A.2).
@@ -63,7 +64,7 @@ def sweep(
     if dry_run:
         _estimate(asked, path, name, json)
     else:
-        _run(asked, path, name, cluster, json)
+        _run(asked, path, name, cluster, quiet, json)
 
 
 def _estimate(asked: SweepFile, path: Path, engine: EngineName, json: bool) -> None:
@@ -87,11 +88,9 @@ def _estimate(asked: SweepFile, path: Path, engine: EngineName, json: bool) -> N
     }
     emit(shown, False, asked.name)
     if asked.searches:
-        typer.echo("A search asks for a part of its grid: between its first runs and all of them.")
+        print("A search asks for a part of its grid: between its first runs and all of them.")
     if most.to_run:
-        typer.echo(
-            "The time is an estimate from a short measurement; runs that stop early take less."
-        )
+        print("The time is an estimate from a short measurement; runs that stop early take less.")
 
 
 def _span(*ends: int | str) -> str:
@@ -99,7 +98,9 @@ def _span(*ends: int | str) -> str:
     return " … ".join(dict.fromkeys(f"{end:,}" if isinstance(end, int) else end for end in ends))
 
 
-def _run(asked: SweepFile, path: Path, engine: EngineName, cluster: str | None, json: bool) -> None:
+def _run(
+    asked: SweepFile, path: Path, engine: EngineName, cluster: str | None, quiet: bool, json: bool
+) -> None:
     from headcount.store.store import Store
     from headcount.sweeps.runner import run_sweep
     from headcount.sweeps.writer import SweepProgress
@@ -116,7 +117,7 @@ def _run(asked: SweepFile, path: Path, engine: EngineName, cluster: str | None, 
             with (
                 stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
                 _executor(engine, cluster) as executor,
-                progress_bar(asked.name, lambda: _status(progress)) as refresh,
+                progress_bar(asked.name, lambda: _status(progress), quiet) as refresh,
             ):
                 progress = run_sweep(asked, store, executor, on_beat=on_beat, stop=stop)
         except KeyboardInterrupt:
@@ -169,13 +170,13 @@ def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool)
     if json:
         emit(told, True)
         return
-    typer.echo(
+    print(
         f"{asked.name}: {told['runs']:,} runs, {told['trained']:,} trained "
         f"in {duration(told['seconds'])}, {told['known']:,} known before; all in {store.path}"
     )
     for rows in (told["thresholds"], told["searches"]):
         if rows:
-            typer.echo(aligned(_threshold_cells(rows)))
+            print(aligned(_threshold_cells(rows)))
     for row in told["searches"]:
         if row["fallback"]:
             heads = ", ".join(map(str, row["fallback"]))
@@ -184,10 +185,10 @@ def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool)
                 f"at h = {heads}; every budget there that can matter was tested"
             )
     if rows := told["curves"]:
-        typer.echo(aligned(_curve_cells(rows[:_MOST_ROWS])))
+        print(aligned(_curve_cells(rows[:_MOST_ROWS])))
         if len(rows) > _MOST_ROWS:
             more = f"headcount results list {store.path} --by heads,budget"
-            typer.echo(f"… {len(rows) - _MOST_ROWS} more: {more}")
+            print(f"… {len(rows) - _MOST_ROWS} more: {more}")
 
 
 _SHORT = {"degree": "r", "items": "m", "heads": "h", "budget": "D_K", "runs": "seeds"}

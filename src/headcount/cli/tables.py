@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, log10
 
+from headcount.cli.streams import plain, prints_unicode
+
+_WIDEST = 1000  # columns that a table may ask for
+
 
 def describe(items: int, edges: int, family: str, max_degree: int | None, bits: float) -> str:
     """Name a family of graphs and its bits in a few words.
@@ -53,19 +57,35 @@ def print_table(
     rows: Sequence[Sequence[str]],
     notes: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Print what was asked, the answer in one sentence, the table, and what each row assumes."""
+    """Print what was asked, the answer in one sentence, the table, and what each row assumes.
+
+    On a terminal that is too narrow for the table, its lines are wider than the terminal: what is
+    wrapped there can be read, what is cut cannot.
+    """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.padding import Padding
     from rich.table import Table
 
     console = Console(highlight=False)
+    written = str if prints_unicode() else plain  # as it is printed, or columns slip
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(columns):
-        text = number == 0 or name == "assumes"
-        table.add_column(name, justify="left" if text else "right", no_wrap=name != "assumes")
-    for row in rows:
+    cells = [[written(cell) for cell in row] for row in (columns, *rows)]
+    for number, (name, *column) in enumerate(zip(*cells, strict=True)):
+        wraps = name == "assumes"
+        lines = [line for cell in (name, *column) for line in cell.splitlines()]
+        table.add_column(
+            name,
+            justify="left" if number == 0 or wraps else "right",
+            no_wrap=not wraps,
+            min_width=None if wraps else max(map(cell_len, lines)),
+        )
+    for row in cells[1:]:
         table.add_row(*row)
+    needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).minimum
+    console.width = max(console.width, needed)
     console.print(title, style="dim", markup=False)
     console.print(advice, style="bold", markup=False)
     console.print(table)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
 from headcount.progress import notice
 
@@ -42,7 +42,7 @@ def train(
         typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
     ] = VariantName.max,
     degree: Annotated[int, typer.Option(help="r of a regular graph; 1 is a permutation.")] = 1,
-    length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
+    context_length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
     rate: Annotated[
         float, typer.Option(help="ρ, how often a target is brought into the context.")
     ] = 0.5,
@@ -54,12 +54,16 @@ def train(
     engine: Annotated[
         EngineOption, typer.Option(help="auto takes the fastest available.")
     ] = EngineOption.auto,
+    length: Annotated[
+        int | None, typer.Option("--length", hidden=True, help="Former --context-length.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", help="A folder for the weights: seed-N.safetensors of each run."
         ),
     ] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Train key-query weights by the paper's protocol (A.1) and print the test metric over seeds.
@@ -88,7 +92,7 @@ def train(
         "key_dim": key_dim,
         "variant": variant.value,
         "degree": degree,
-        "length": length,
+        "length": context_length if length is None else length,
         "rate": rate,
         "steps": steps or 0,
         "learning_rate": learning_rate,
@@ -97,17 +101,23 @@ def train(
         RunSpec.from_mapping({**common, "seed": seed})
         for seed in range(first_seed, first_seed + seeds)
     ]
-    _train(specs, engine.value, out, json)
+    _train(specs, engine.value, out, quiet, json)
 
 
-def _train(specs: Sequence[RunSpec], engine: str, out: Path | None, json: bool) -> None:
+def _train(
+    specs: Sequence[RunSpec], engine: str, out: Path | None, quiet: bool, json: bool
+) -> None:
     from headcount.training.train import train as run
 
     if out is not None:
         _make_folder(out)
     chosen, began = chosen_engine(engine), time.perf_counter()
     results = run(
-        specs, chosen, weights=out is not None, on_result=lambda result: _save(result, out)
+        specs,
+        chosen,
+        weights=out is not None,
+        progress=not quiet,
+        on_result=lambda result: _save(result, out),
     )
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
@@ -180,11 +190,11 @@ def _over_seeds(results: Sequence[RunResult]) -> tuple[float | None, float | Non
 
 def _print(result: dict[str, Any]) -> None:
     metric = {"f1": "test F1", "mse": "test error"}[result["metric"]]
-    typer.echo(f"  {'seed':>6}  {metric:>10}  {'steps':>7}")
+    print(f"  {'seed':>6}  {metric:>10}  {'steps':>7}")
     for run in result["runs"]:
         value = f"{run['value']:.6f}" if run["diverged"] is None else "–"
         tail = "" if run["diverged"] is None else f"  diverged at step {run['diverged']:,}"
-        typer.echo(f"  {run['seed']:>6}  {value:>10}  {run['steps']:>7,}{tail}")
+        print(f"  {run['seed']:>6}  {value:>10}  {run['steps']:>7,}{tail}")
     rate = f"{result['run_steps_per_second']:,.0f} run-steps/s"
     shown: dict[str, Any] = {f"mean {metric}": "–", "steps": "–"}
     if result["mean"] is not None:

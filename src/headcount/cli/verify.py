@@ -39,11 +39,12 @@ def verify(
     names: NamesFile = None,
     json: Json = False,
 ) -> None:
-    """Check whether weights recognise a graph. Exit code 0: exactly; 1: no, or open; 2: bad input.
+    """Check whether weights recognise a graph. Exit code 0: yes; 1: no, or open; 2: bad input.
 
     Max and sum weights are checked on all ordered pairs, hence for every
     context of every length. Softmax weights are checked on drawn contexts
-    of the length they were built for (16 if unknown), or on --contexts.
+    of the length they were built for (16 if unknown), or on --contexts. Exit
+    code 0 then means that no error was found: a sample proves no more.
 
     With --context-length the answer covers every context of that length:
     certified, refuted (by a context that is shown) or open.
@@ -81,24 +82,24 @@ def verify(
         emit(add_names(found.as_dict(), read), True)
     else:
         _print(found, read)
-    sys.exit(0 if found.exact else 1)
+    sys.exit(0 if found.exact or found.exact is None else 1)
 
 
 def _print(found: Recovery, graph: Graph) -> None:
     certificate, shown = found.certificate, found.as_dict()
-    del shown["certificate"], shown["verdict"]  # printed before the rest
+    for name in ("certificate", "verdict", "statement", "correct"):  # the title has it
+        del shown[name]
+    if found.exact is None:
+        shown["exact"] = "not proved"
     if not found.contexts:
         shown = {
             name: value
             for name, value in shown.items()
             if "contexts" not in name and "failure" not in name
         }
+    title = f"{found.heading}: {found.statement}"
     if certificate:
-        title = {
-            "certified": "every pair is decided correctly in every context of this length",
-            "refuted": "the counterexample is a context in which a pair is decided wrongly",
-            "open": "neither proof nor counterexample; a larger --search may decide",
-        }[certificate.verdict]
         shown_certificate = in_words(certificate.as_dict(), graph)
-        emit(shown_certificate, False, f"{certificate.verdict}: {title}")
-    emit(in_words(shown, graph), False, "exact" if found.exact else "not exact")
+        emit(shown_certificate, False, f"{certificate.verdict}: {found.statement}")
+        title = found.heading
+    emit(in_words(shown, graph), False, title)

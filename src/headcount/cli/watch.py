@@ -68,7 +68,7 @@ def _screen() -> Iterator[_Show]:
         def line(sweeps: list[SweepRecord], runs: list[dict[str, Any]], now: float) -> None:
             nonlocal last
             if (text := _text(sweeps, runs, now)) != last:
-                typer.echo(text)
+                print(text)
                 last = text
 
         yield line

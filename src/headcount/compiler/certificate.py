@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Mapping
@@ -115,6 +116,8 @@ class Certificate:
         Traceback (most recent call last):
         headcount.errors.InputError: the notes hold no certificate; compile the weights and save ...
         """
+        if _NOTE not in notes and f"{_NOTE}_margin" in notes:
+            return cls.from_json(json.dumps(_released_notes(notes)))
         if _NOTE not in notes:
             raise InputError(
                 "the notes hold no certificate; compile the weights and save what compile returns"
@@ -145,6 +148,19 @@ class Certificate:
         for name in ("lowest_edge", "highest_non_edge"):
             values[name] = values[name] and Extreme(**values[name])
         return cls(**values)
+
+
+def _released_notes(notes: Mapping[str, str]) -> dict[str, Any]:
+    """The values in the notes of release 0.1.0: one note for each, as Python prints it."""
+    found: dict[str, Any] = {}
+    for name, text in notes.items():
+        if name.startswith(f"{_NOTE}_"):
+            try:
+                value = ast.literal_eval(text)
+            except (ValueError, SyntaxError):  # text without quotes, as a hash is
+                value = text
+            found[name.removeprefix(f"{_NOTE}_")] = text if name.endswith("_hash") else value
+    return found
 
 
 def _common(

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
-
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.quantized_search import QuantizedSearch
 from headcount.compiler.request import CompileRequest, require_possible
 from headcount.compiler.search import Compiled, WeightSearch
 from headcount.compiler.softmax_search import SoftmaxSearch
 from headcount.problem.graph import Graph
-from headcount.shapes import Float
+from headcount.problem.tables import TableLike, table_for
 
 
 def compile(
     graph: Graph,
-    table: Float[Tensor, "items d_model"],
+    table: TableLike,
     *,
     budget: int | None = None,
     heads: int | None = None,
@@ -51,7 +48,7 @@ def compile(
     options = {} if progress is None else {"progress": progress}
     request = CompileRequest(
         graph=graph,
-        table=table.float() if table.dtype in (torch.float16, torch.bfloat16) else table,  # exact
+        table=table_for(graph, table),
         budget=budget,
         heads=heads,
         margin=0.0 if margin is None else margin,

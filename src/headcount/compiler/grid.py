@@ -127,7 +127,7 @@ def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
     """
     held = (
         log2_graphs(graph.items)
-        if graph.is_permutation
+        if graph.is_permutation and graph.items > 1
         else log2_choices(graph.items**2, graph.edges)
     )
     spent = bits * 2 * weights.d_model * weights.budget

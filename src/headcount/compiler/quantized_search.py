@@ -104,20 +104,21 @@ class QuantizedSearch(WeightSearch):
         return self.reached(budget)
 
     def _round(self, weights: KeyQuery) -> None:
-        begun, closest = time.monotonic(), -math.inf
+        closest = -math.inf
         for rotation in range(_ROTATIONS):
             for margin in (None, *_MARGINS):
-                closest = max(closest, self._try(weights, rotation, margin, begun))
+                closest = max(closest, self._try(weights, rotation, margin))
                 if self.reached(weights.budget) or not self.in_time():
                     return
             if closest < -_HOPELESS:
                 return
 
-    def _try(self, weights: KeyQuery, rotation: int, margin: float | None, begun: float) -> float:
+    def _try(self, weights: KeyQuery, rotation: int, margin: float | None) -> float:
         """Round, aiming at a margin (None: each entry to its nearest), and record the outcome.
 
         Returns the gap as a share of |τ|.
         """
+        begun = time.monotonic()
         pairs, size = self._pairs(weights), abs(weights.threshold)
         heads = rotated(heads_of(weights), self.request.seed + rotation)
         if margin is None:

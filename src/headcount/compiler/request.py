@@ -119,11 +119,6 @@ def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> Non
     Equal rows score alike, so their edges must agree; a zero row scores 0 with every item, so
     either all of its pairs are edges or none is.
     """
-    if table.ndim != 2 or len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; "
-            "give a table with one row per item"
-        )
     if not table.isfinite().all():
         raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
     rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0

@@ -8,6 +8,7 @@ from headcount.attention.verification import verify
 from headcount.constructions.template import Signatures, fill, inverter, split_sources
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
+from headcount.theory.margins import measured_margin
 from headcount.theory.noise import concentration, noise_summary
 from headcount.theory.noise_law import predicted_n3
 
@@ -26,6 +27,7 @@ class CompressiveNoise:
     lowest_edge: float | None  # score after the maximum over heads
     highest_non_edge: float | None
     threshold: float
+    margin: float  # γ of Theorem 9.2: half the gap between the two scores, over N(U)·N(V)
     least_c2: float  # the least C₂ and C₃ with which Lemma B.3 holds here
     least_c3: float
     n3_by_equation_1: float  # Eq. (1) with constant 1
@@ -46,7 +48,8 @@ def measure_noise(
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     heads = usual_heads(items, d_model) if heads is None else heads
     matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)
-    found = verify(fill(table, matchings, signatures, key_dim, inverter("transpose")), graph, table)
+    weights = fill(table, matchings, signatures, key_dim, inverter("transpose"))
+    found = verify(weights, graph, table)
     blocks = [(part.sources, part.targets) for part in matchings]
     block = max(len(part.sources) for part in matchings)
     summary = noise_summary(table, blocks, signatures.draw(items, key_dim))
@@ -62,6 +65,7 @@ def measure_noise(
         lowest_edge=found.lowest_edge and found.lowest_edge.score,
         highest_non_edge=found.highest_non_edge and found.highest_non_edge.score,
         threshold=found.threshold,
+        margin=measured_margin(weights, table, found),
         least_c2=lemma.leakage_mass,
         least_c3=lemma.c3,
         n3_by_equation_1=predicted_n3(items, d_model, block, key_dim),

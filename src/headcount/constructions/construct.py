@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from torch import Tensor
-
 from headcount.attention.key_query import KeyQuery
 from headcount.constructions.methods import METHODS, applicable_method
 from headcount.constructions.preconditions import warn_unmet
@@ -15,14 +13,14 @@ from headcount.constructions.search import smallest_confirmed
 from headcount.constructions.template import Inverse, SignatureKind, Signatures
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
-from headcount.shapes import Float
+from headcount.problem.tables import TableLike, table_for
 
 Method = Literal["auto", "one-hot", "compressive", "general-embedding", "general-graph", "softmax"]
 
 
 def construct(
     graph: Graph,
-    table: Float[Tensor, "items d_model"],
+    table: TableLike,
     method: Method = "auto",
     *,
     key_dim: int | None = None,
@@ -58,18 +56,14 @@ def construct(
     >>> weights.notes["method"], hc.verify(weights, graph, table).exact
     ('one-hot', True)
     """
-    if len(table) != graph.items:
-        raise InputError(
-            f"the graph has {graph.items} items, the table {len(table)} rows; "
-            "give a table with one row per item"
-        )
-    chosen = applicable_method(graph, table) if method == "auto" else method
+    rows = table_for(graph, table)
+    chosen = applicable_method(graph, rows) if method == "auto" else method
     _check_options(chosen, key_dim, heads, signatures, sparsity, context_length, budget)
     if sparsity is None:
         sparsity = 0.25 if chosen == "one-hot" else 0.05  # Algs. 3 and 4, line 2 of each
     request = Request(
         graph,
-        table,
+        rows,
         chosen,
         inverse,
         Signatures(signatures, sparsity, seed),
@@ -80,7 +74,7 @@ def construct(
         return smallest_confirmed(request, heads, budget, progress or (lambda line: None))
     weights = request.build(key_dim, heads)
     if inverse == "transpose":  # no theorem covers pseudo-inverses
-        warn_unmet(chosen, graph, table, key_dim, weights.heads, context_length)
+        warn_unmet(chosen, graph, rows, key_dim, weights.heads, context_length)
     return request.with_threshold(weights)
 
 

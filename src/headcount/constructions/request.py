@@ -70,7 +70,8 @@ class Request:
             length = default_context_length(self.graph.items, weights.heads)
         sampler = ContextSampler(self.graph, length)
         for samples in (50, 1000):  # most widths that fail do so on the first few contexts
-            if not verify(weights, self.graph, self.table, contexts=sampler, samples=samples).exact:
+            found = verify(weights, self.graph, self.table, contexts=sampler, samples=samples)
+            if not found.correct:
                 return None
         return replace(weights, notes={**weights.notes, "context_length": str(length)})
 

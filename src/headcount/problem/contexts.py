@@ -15,6 +15,7 @@ With out-degree 1 step 3 is A.1's. All of it is vectorised over contexts, slot b
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,16 +73,26 @@ class ContextSampler:
         contexts = torch.empty(count, self.length, dtype=torch.int64, device=self.device)
         for first in range(0, count, _CHUNK):
             size = min(_CHUNK, count - first)
-            contexts[first : first + size] = self._draw_chunk(key, start + first, size).T
+            numbers = torch.arange(start + first, start + first + size, device=self.device)
+            contexts[first : first + size] = self._draw_chunk(key, numbers).T
         return contexts
 
-    def _draw_chunk(self, key: int, start: int, count: int) -> Int[Tensor, "length count"]:
-        """Slots are rows here, so that every operation runs over contiguous contexts."""
+    def _draw_chunk(
+        self,
+        key: int | Int[Tensor, " count"],
+        numbers: Int[Tensor, " count"],
+        items: int | None = None,
+        first: int | Int[Tensor, " count"] = 0,
+    ) -> Int[Tensor, "length count"]:
+        """The contexts of these numbers, of `items` items (by default all) from `first` on.
+
+        Slots are rows here, so that every operation runs over contiguous contexts.
+        """
         slot = torch.arange(self.length, device=self.device)[:, None]
-        counters = (torch.arange(start, start + count, device=self.device) * self.length + slot) * 2
+        counters = (numbers * self.length + slot) * 2
         pick, choose = halves(words(key, counters))
         place, which = halves(words(key, counters + 1))
-        context = distinct_items(pick, self.graph.items)  # step 1
+        context = distinct_items(pick, items or self.graph.items).add_(first)  # step 1
         self._bring_targets_in(context, choose < int(self.rate * 2**32), place, which)
         return context
 
@@ -137,6 +148,43 @@ class ContextSampler:
         parts = (self.graph.starts[:-1], self.graph.out_degrees, padded)
         starts, degrees, targets = (torch.tensor(part, device=self.device) for part in parts)
         return starts, degrees, targets
+
+
+class StackedSampler:
+    """Draws contexts on several graphs of the same size at once, each from a stream of its own.
+
+    It takes about as many operations as drawing on one of them.
+
+    >>> from headcount.problem.makers import permutation_graph
+    >>> graphs = [permutation_graph(64, seed) for seed in range(2)]
+    >>> both = StackedSampler(graphs, 8).draw(3, [stream_key(seed, "train") for seed in range(2)])
+    >>> alone = ContextSampler(graphs[1], 8).draw(3, seed=1, stream="train")
+    >>> bool((both[1] == alone).all())
+    True
+    """
+
+    def __init__(self, graphs: Sequence[Graph], length: int = 16, rate: float = 0.5) -> None:
+        self._items, self._graphs = graphs[0].items, len(graphs)
+        # One graph in which those given stand side by side.
+        edges = [
+            np.stack([graph.sources, graph.targets]) + number * self._items
+            for number, graph in enumerate(graphs)
+        ]
+        union = Graph.from_arrays(self._items * len(graphs), *np.concatenate(edges, axis=1))
+        self._sampler = ContextSampler(union, length, rate)
+
+    def draw(
+        self, count: int, keys: Sequence[int], start: int = 0
+    ) -> Int[Tensor, "graphs {count} length"]:
+        """Contexts `start` … `start + count − 1` of each graph's stream."""
+        graph = torch.arange(self._graphs).repeat_interleave(count)
+        numbers = torch.arange(start, start + count).repeat(self._graphs)
+        columns = (torch.tensor(keys)[graph], numbers, graph * self._items)
+        drawn = [
+            self._sampler._draw_chunk(key, some, self._items, first).sub_(first).T
+            for key, some, first in zip(*(each.split(_CHUNK) for each in columns), strict=True)
+        ]
+        return torch.cat(drawn).view(self._graphs, count, -1)
 
 
 def labels(

@@ -1,4 +1,4 @@
-"""The paper's graph families: permutations (A.1), r-regular (A.3), m' edges (Section 9)."""
+"""Graph families: the paper's permutations (A.1), r-regular (A.3), m' edges (Section 9); hubs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from headcount.errors import InputError
 from headcount.problem.graph import MOST_ITEMS, Graph
 from headcount.problem.streams import generator
-from headcount.shapes import Int
+from headcount.shapes import Float, Int
 
 
 def permutation_graph(items: int, seed: int = 0) -> Graph:
@@ -69,16 +69,34 @@ def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
     >>> random_graph(5, 20).edges
     20
     """
-    _require_items(items, at_least=1)
-    pairs = items * (items - 1)
-    if not 0 <= edges <= pairs:
-        raise InputError(f"{edges} edges do not fit {items} items; choose 0…{pairs}")
+    pairs = _require_edges(items, edges)
     rng = generator(seed)
     few = _distinct_integers(pairs, min(edges, pairs - edges), rng)
     if few.size != edges:
         few = np.setdiff1d(np.arange(pairs), few, assume_unique=True)
     sources, rest = np.divmod(few, max(items - 1, 1))
     return Graph.from_arrays(items, sources, rest + (rest >= sources))
+
+
+def skewed_graph(items: int, edges: int, seed: int = 0) -> Graph:
+    """A graph with hubs: exactly `edges` loop-free pairs, some items far more often targets.
+
+    Pairs are drawn one after the other, without repetition. The target of rank n is drawn in
+    proportion to 1/n (Zipf's law), the source of rank n to 1/√n; both rankings are random. So
+    in-degrees fall off like 1/n up to items − 1, out-degrees vary less, and some items have no
+    edge.
+
+    >>> graph = skewed_graph(256, 256)
+    >>> graph.edges, int(graph.in_degrees.max()) > 20, int((graph.in_degrees == 0).sum()) > 100
+    (256, True, True)
+    """
+    pairs = _require_edges(items, edges)
+    rng = generator(seed)
+    rank = np.arange(1, items + 1)
+    as_source, as_target = rng.permutation(rank**-0.5), rng.permutation(1 / rank)
+    draw = _few_skewed if 8 * edges <= pairs else _many_skewed
+    codes = draw(as_source, as_target, edges, rng)
+    return Graph.from_arrays(items, codes // items, codes % items)
 
 
 def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = None) -> Graph:
@@ -103,6 +121,15 @@ def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = No
         (graph.sources[:, None] * length + first).ravel(),
         (graph.targets[:, None] * length + second).ravel(),
     )
+
+
+def _require_edges(items: int, edges: int) -> int:
+    """The number of loop-free pairs, if the edges fit them."""
+    _require_items(items, at_least=1)
+    pairs = items * (items - 1)
+    if not 0 <= edges <= pairs:
+        raise InputError(f"{edges} edges do not fit {items} items; choose 0…{pairs}")
+    return pairs
 
 
 def _require_items(items: int, at_least: int) -> None:
@@ -148,3 +175,39 @@ def _distinct_integers(
         )
         chosen = chosen[np.diff(chosen, prepend=-1) > 0]
     return np.delete(chosen, rng.choice(chosen.size, chosen.size - count, replace=False))
+
+
+def _few_skewed(
+    source_weights: Float[np.ndarray, " items"],
+    target_weights: Float[np.ndarray, " items"],
+    edges: int,
+    rng: np.random.Generator,
+) -> Int[np.ndarray, " edges"]:
+    """Codes source·items + target, drawn by weight; loops and repetitions are drawn again."""
+    items = len(source_weights)
+    chances = [weights / weights.sum() for weights in (source_weights, target_weights)]
+    codes = np.empty(0, dtype=np.int64)
+    while codes.size < edges:
+        sources, targets = (rng.choice(items, edges, p=chance) for chance in chances)
+        drawn = np.concatenate([codes, (sources * items + targets)[sources != targets]])
+        first = np.sort(np.unique(drawn, return_index=True)[1])  # in the order of the draws
+        codes = drawn[first[:edges]]
+    return codes
+
+
+def _many_skewed(
+    source_weights: Float[np.ndarray, " items"],
+    target_weights: Float[np.ndarray, " items"],
+    edges: int,
+    rng: np.random.Generator,
+) -> Int[np.ndarray, " edges"]:
+    """The same by a race over all pairs, which does not slow down when hubs are full.
+
+    A pair arrives after an exponential time of rate its weight; the first to arrive are
+    distributed like draws without repetition.
+    """
+    items = len(source_weights)
+    times = rng.standard_exponential((items, items))
+    times /= source_weights[:, None] * target_weights
+    np.fill_diagonal(times, np.inf)
+    return np.argpartition(times.ravel(), max(edges - 1, 0))[:edges]

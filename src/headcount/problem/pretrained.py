@@ -49,7 +49,7 @@ def gpt2_rows() -> Rows:
     except ModuleNotFoundError:
         raise InputError(
             "table gpt2 needs the package huggingface_hub; "
-            "install it with: pip install 'headcount[hub]', or use the table sample"
+            "install it with: pip install huggingface_hub, or use the table sample"
         ) from None
     try:
         path = hub.hf_hub_download("openai-community/gpt2", "model.safetensors")

@@ -76,7 +76,8 @@ class TokenTable:
         """
         if not 1 <= items <= self.items:
             raise InputError(
-                f"table {self.name} has {self.items} rows, not {items}; choose 1…{self.items} items"
+                f"table {self.name} has {self.items} items beside its row for NULL, not {items}; "
+                f"choose 1…{self.items} items or a larger table"
             )
         ids = None if self.token_ids is None else self.token_ids[:items]
         return TokenTable(self.name, self.embeddings[:items], self.null, ids)

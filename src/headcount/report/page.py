@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
@@ -19,9 +19,12 @@ from markupsafe import Markup
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
+from headcount.report.agreement import LocalVerdict, tally_text
 from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
+from headcount.report.figures import is_part_of
 from headcount.report.figures.base import Claim, Figure, Verdict
 from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
+from headcount.report.statements import statement_table
 from headcount.reproduction.evidence import Evidence
 
 _ASSETS = Path(__file__).with_name("assets")
@@ -32,7 +35,13 @@ _FACTS = (
     *("preset", "runs", "run_steps", "seconds", "engine", "device"),
     *("machine", "date", "commit", "command", "versions"),
 )
+_TRAINED = ("runs", "run_steps", "seconds", "engine")  # facts of a training
 _FACT_NAMES = {"seconds": "training time", "run_steps": "run-steps"}
+# Without and with this machine's own verdicts.
+_CLAIM_COLUMNS = (
+    ("Claim", "What the paper says", "Verdict", "Evidence", "Shown in"),
+    ("Claim", "What the paper says", "At paper scale", "Evidence", "This machine", "Shown in"),
+)
 # Signals of the charts, labels and columns of the filters.
 _FILTERS = (("m", "m", "items"), ("d_model_", "d_model", "d_model"), ("h", "h", "heads"))
 _FRAMES = ("curves", "thresholds", "by_heads")
@@ -72,10 +81,12 @@ def write_report(
     figures: Sequence[Figure],
     claims: Sequence[Claim],
     formats: Sequence[str] = FORMATS,
+    local: Mapping[str, LocalVerdict] | None = None,
 ) -> list[Path]:
     """Write `out`/report.html and `out`/figures/; returns the files written, the page first.
 
-    A figure that the evidence has nothing for is listed on the page with the reason.
+    A figure that the evidence has nothing for is listed on the page with the reason. `local` has
+    this machine's own verdicts where the claims are judged by other runs.
     """
     out = Path(out)
     folder = out / _FOLDER
@@ -83,7 +94,7 @@ def write_report(
     sections = [_section(folder, figure, evidence, claims, formats) for figure in figures]
     page = out / "report.html"
     with replacing(page) as temporary:
-        temporary.write_text(_page(evidence, sections, claims), encoding="utf-8")
+        temporary.write_text(_page(evidence, sections, claims, local or {}), encoding="utf-8")
     return [page, *(path for section in sections for path in section.files)]
 
 
@@ -96,11 +107,10 @@ def _section(
 ) -> Section:
     """Draw the figure, write its files, and say what the page shows of it."""
     preset = evidence.provenance.get("preset", "paper")
-    command = f"headcount reproduce --preset {preset} --only {figure.id}"
     section = Section(
         id=figure.id,
         title=figure.title,
-        command=figure.command(evidence) if figure.command else command,
+        command=_command(figure, evidence, preset),
         claims=[claim for claim in claims if figure.id in claim.figures],
     )
     if not _is_measured(figure, evidence):
@@ -123,6 +133,16 @@ def _section(
     return section
 
 
+def _command(figure: Figure, evidence: Evidence, preset: str) -> str:
+    """The command that makes the figure; what the preset has no runs for, the whole paper has."""
+    if figure.command:
+        return figure.command(evidence)
+    if not figure.grids:
+        return f"headcount report --only {figure.id}"
+    enough = preset if preset == "paper" or is_part_of(figure, preset) else "paper"
+    return f"headcount reproduce --preset {enough} --only {figure.id}"
+
+
 def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[str]) -> Section:
     spec = specification(chart, section.label)
     files, height = write_chart(spec, folder / section.id, formats)
@@ -131,8 +151,13 @@ def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[st
     return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
 
 
-def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Claim]) -> str:
-    counts = Counter(claim.verdict for claim in claims)
+def _page(
+    evidence: Evidence,
+    sections: Sequence[Section],
+    claims: Sequence[Claim],
+    local: Mapping[str, LocalVerdict],
+) -> str:
+    counts = Counter(claim.verdict for claim in claims if not claim.is_control)
     drawn = any(section.spec for section in sections)
     return _template().render(
         css=_asset("report.css"),
@@ -140,6 +165,10 @@ def _page(evidence: Evidence, sections: Sequence[Section], claims: Sequence[Clai
         bundle=_bundle() if drawn else "",
         provenance=_provenance(evidence),
         claims=claims,
+        local=local,
+        local_tally=tally_text(local),
+        claim_columns=_CLAIM_COLUMNS[bool(local)],
+        statements=statement_table() if claims else None,
         tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],
         marks=_MARKS,
         titles={section.id: section.title for section in sections},
@@ -169,9 +198,17 @@ def _values(evidence: Evidence, column: str) -> list[int]:
     )
 
 
-def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
-    """Names and texts of what is known about the runs."""
-    given = {**evidence.provenance, "Figure 7": dict(evidence.block_provenance)}
+def _provenance(evidence: Evidence) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What is known about the runs, and apart from it about those of the transformer block."""
+    own, block = dict(evidence.provenance), dict(evidence.block_provenance)
+    if own.get("runs") == 0:  # nothing was trained here, so no engine and no time
+        own = {name: own[name] for name in own if name not in _TRAINED}
+    parts = [("", _facts(own)), ("Figure 7 and its controls are other runs:", _facts(block))]
+    return [(caption, facts) for caption, facts in parts if facts]
+
+
+def _facts(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and texts, in the order of a reader's questions."""
     known = {name: value for name, value in given.items() if value not in (None, "", {}, [])}
     order = [name for name in _FACTS if name in known]
     order += [name for name in known if name not in _FACTS]
@@ -179,8 +216,8 @@ def _provenance(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def _fact(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{part} {_fact(name, inner)}" for part, inner in value.items())
+    if isinstance(value, dict):  # of versions; one that ran from its source folder may be unknown
+        return ", ".join(f"{part} {inner}" for part, inner in value.items() if inner != "unknown")
     if name == "seconds" and isinstance(value, Real):
         return duration(float(value))
     return cell_text(value)

@@ -15,6 +15,7 @@ from headcount.attention.key_query import KeyQuery
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
+from headcount.problem.tables import TableLike, table_for
 from headcount.shapes import Float
 
 _SHOWN = 64  # rows and columns drawn at most
@@ -79,13 +80,12 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
     )
 
 
-def plot_scores(
-    weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]
-) -> alt.HConcatChart:
+def plot_scores(weights: KeyQuery, graph: Graph, table: TableLike) -> alt.HConcatChart:
     """Draw the scores of weights under a title that gives the sizes."""
     heads = f"{weights.heads} head{'s' if weights.heads > 1 else ''}, D_K {weights.budget}"
     sizes = f"{graph.items} items, {graph.edges} edges, d_model {weights.d_model}"
-    return draw_scores(score_matrix(weights, graph, table), f"{sizes}, {heads}")
+    matrix = score_matrix(weights.detached(), graph, table_for(graph, table))
+    return draw_scores(matrix, f"{sizes}, {heads}")
 
 
 def _heat(matrix: ScoreMatrix) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from headcount.attention.recovery import Recovery
 from headcount.files import replacing
@@ -27,21 +29,38 @@ _PAGE = """<!doctype html>
   pre {{ background: #f4f4f4; padding: 0.75rem; overflow-x: auto; }}
 </style>
 <h1>A tour of headcount</h1>
-<p>{title}. {verdict}</p>
-<img alt="score matrix and score distribution" src="data:image/png;base64,{image}">
-<h2>What verification found</h2>
-<table>{rows}</table>
+{stops}
 <h2>Run it yourself</h2>
 <pre>headcount verify weights.safetensors graph.csv table.npy
-headcount show weights.safetensors graph.csv table.npy --scores scores.png</pre>
+headcount show weights.safetensors graph.csv table.npy --scores scores.png
+headcount verify one-head.safetensors graph.csv narrow-table.npy
+headcount verify several-heads.safetensors graph.csv narrow-table.npy</pre>
 </html>
 """
+_STOP = """<h2>{title}</h2>
+<p>{reason} {verdict}</p>
+<img alt="score matrix and score distribution" src="data:image/png;base64,{image}">
+<table>{rows}</table>"""
 
 
-def write_tour_page(
-    path: str | os.PathLike[str], found: Recovery, picture: Path, title: str
-) -> None:
-    """A verdict, the picture, what verification found, and the commands that repeat it."""
+class Stop(NamedTuple):
+    """Weights on the tour: what they are, why they are shown, and what verification found."""
+
+    title: str
+    reason: str
+    found: Recovery
+    picture: Path
+
+
+def write_tour_page(path: str | os.PathLike[str], stops: Sequence[Stop]) -> None:
+    """Each stop with its verdict and picture, and the commands that repeat them."""
+    with replacing(path) as temporary:
+        page = _PAGE.format(stops="\n".join(map(_stop, stops)))
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _stop(stop: Stop) -> str:
+    found = stop.found
     verdict = (
         "Every true edge scores above the threshold and no other pair does, so the weights are "
         "correct in every context."
@@ -54,9 +73,6 @@ def write_tour_page(
         f"<tr><td>{name.replace('_', ' ')}</td><td>{html.escape(str(cells[name]))}</td></tr>"
         for name in _SHOWN
     )
-    image = base64.b64encode(picture.read_bytes()).decode()
-    with replacing(path) as temporary:
-        temporary.write_text(
-            _PAGE.format(title=html.escape(title), verdict=verdict, image=image, rows=rows),
-            encoding="utf-8",
-        )
+    image = base64.b64encode(stop.picture.read_bytes()).decode()
+    title, reason = html.escape(stop.title), html.escape(stop.reason)
+    return _STOP.format(title=title, reason=reason, verdict=verdict, image=image, rows=rows)

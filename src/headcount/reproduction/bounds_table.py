@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from headcount.constructions.construct import construct
 from headcount.errors import NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
+from headcount.progress import time_left
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.sweeps.manifest import ManifestEntry
@@ -40,7 +42,8 @@ def bounds_table(
     its `budget`; `construct` finds that budget by bisection, so a smaller one may exist.
 
     - "as printed": Construction II, or IV from degree 2 on, with Xᵀ and the paper's heads and τ;
-      d_k up to max(4·d_model, 32 ln m), as far as `construct` goes.
+      d_k up to max(4·d_model, 32 ln m), as far as `construct` goes. The edges are spread evenly
+      over the heads, so no matching has more than d_model of them.
     - "pseudo-inverse": the pseudo-inverse of each block, with the heads that need the least, and τ
       at the midpoint. One head of width 1 per edge suffices unless two rows are parallel, so the
       search ends at D_K = m'.
@@ -72,6 +75,16 @@ def _lower_bounds(items: int, d_model: int, degree: int) -> Iterator[dict[str, A
         yield {"kind": "lower bound", "name": bound.name, "budget": int(bound.budget)}
 
 
+def with_lower_bounds(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with every lower bound computed anew."""
+    budgets = table["budget"].copy()
+    lower = table.loc[table["kind"] == "lower bound"]
+    for size, rows in lower.groupby(["items", "d_model", "degree"]):
+        known = {row["name"]: row["budget"] for row in _lower_bounds(*map(int, size))}
+        budgets.loc[rows.index] = rows["name"].map(known)
+    return table.assign(budget=budgets)
+
+
 def _built(
     items: int, d_model: int, degree: int, seed: int, report: Report
 ) -> Iterator[dict[str, Any]]:
@@ -81,7 +94,10 @@ def _built(
     method = "compressive" if degree == 1 else "general-graph"
     refined = {"inverse": "pinv", "threshold": "midpoint"}
     searches: dict[str, list[dict[str, Any]]] = {  # the first that finds something
-        "as printed": [{"heads": max(-(-edges // d_model), degree), "threshold": "paper"}],
+        # ⌈m/d_model⌉ heads in Algorithm 1, ⌈m'/d_model⌉ + Δ in Algorithm 5 (line 2 of each).
+        "as printed": [
+            {"heads": -(-edges // d_model) + (degree if degree > 1 else 0), "threshold": "paper"}
+        ],
         "pseudo-inverse": [
             refined | {"budget": edges - 1},
             refined | {"heads": edges, "budget": edges},
@@ -105,15 +121,22 @@ def with_bounds(
     """The evidence with bounds and constructions at the sizes of its thresholds.
 
     Those that the folder lacks are computed; each is written at once, so an interrupt loses one.
+    Lower bounds take no time, so those of an earlier release are replaced by today's.
     """
     sizes = ["degree", "items", "d_model"]
     found, have = evidence.thresholds, folder.bounds()
+    if have is not None and not have.equals(fresh := with_lower_bounds(have)):
+        have = fresh
+        folder.write_bounds(have)
     wanted = found.loc[(found["variant"] == "max") & (found["degree"] <= MOST_DEGREE), sizes]
     known = [] if have is None else have[sizes].itertuples(index=False, name=None)
     missing = sorted(set(wanted.itertuples(index=False, name=None)) - set(known))
     with entry.timed("bounds") if missing else nullcontext():
-        for degree, items, d_model in missing:
-            tell(f"bounds and constructions at m = {items:,}, d_model = {d_model}, r = {degree}")
+        began = time.monotonic()
+        for number, (degree, items, d_model) in enumerate(missing):
+            point = f"m = {items:,}, d_model = {d_model}, r = {degree}"
+            left = time_left(began, number, len(missing))
+            tell(f"bounds and constructions {number + 1} of {len(missing)}, at {point}{left}")
             more = bounds_table([(items, d_model)], [degree])
             have = more if have is None else pd.concat([have, more], ignore_index=True)
             folder.write_bounds(have)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -34,7 +34,8 @@ class Evidence:
     `grid` names one of the paper's grids. `curves` are those of `analysis.curves`; `thresholds` and
     `by_heads` are those of `analysis.thresholds`, with values missing where nothing passed;
     `bounds` are those of `bounds_table`. In `curves` and `thresholds`, `runs` counts the seeds.
-    `block` has the runs of Section 7.3, one row each. `provenance` says how the runs were made.
+    `block` has the runs of Section 7.3, one row each; `block_is_shipped` where they are not the
+    folder's own but those that come with headcount. `provenance` says how the runs were made.
     """
 
     curves: pd.DataFrame
@@ -44,6 +45,7 @@ class Evidence:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     block: pd.DataFrame = field(default_factory=lambda: block_frame([]))
     block_provenance: Mapping[str, Any] = field(default_factory=dict)
+    block_is_shipped: bool = False
 
     def on(self, grid: str, frame: str = "curves", **at: int | str) -> pd.DataFrame:
         """The rows of one grid, and of one point if `at` names it.
@@ -57,6 +59,10 @@ class Evidence:
         for name, value in at.items():
             rows = rows.loc[rows[name] == value]
         return rows.reset_index(drop=True)
+
+    def own(self) -> Evidence:
+        """The same without runs that come with headcount: what this folder's runs show."""
+        return replace(self, block=block_frame([])) if self.block_is_shipped else self
 
     def require_shipped(self) -> None:
         """Refuse a figure whose runs are shipped: they go with results at the paper's scale only.

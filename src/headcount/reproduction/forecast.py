@@ -37,7 +37,7 @@ def expected_runs(sweep: SweepFile) -> dict[RunSpec, int]:
 class Forecast:
     """The time left: the remaining work at the pace so far, starting from a short measurement."""
 
-    def __init__(self, sweep: SweepFile, engine: Engine, store: Store) -> None:
+    def __init__(self, sweep: SweepFile, engine: Engine, store: Store | None) -> None:
         self._work = {spec: work(spec, steps) for spec, steps in expected_runs(sweep).items()}
         self._store = store
         todo = self._missing()
@@ -46,7 +46,7 @@ class Forecast:
         # Operations per second.
         self._pace = most / measured.seconds if measured.seconds > 0 else math.inf
         self._first = sum(self._work[spec] for spec in todo)
-        self.runs = len(todo)
+        self.runs, self.known = len(todo), len(self._work) - len(todo)
         self.began = time.monotonic()
 
     @property
@@ -63,7 +63,7 @@ class Forecast:
         return rest / pace, done / self._first if self._first else 1.0
 
     def _missing(self) -> list[RunSpec]:
-        known = self._store.known(self._work)
+        known = self._store.known(self._work) if self._store else set[str]()
         return [spec for spec in self._work if spec.hash not in known]
 
 

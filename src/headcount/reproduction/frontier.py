@@ -16,6 +16,7 @@ from headcount.errors import InputError, NoSolution
 from headcount.interrupts import stoppable
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import graph_of_degree
+from headcount.progress import time_left
 from headcount.provenance import machine
 from headcount.reproduction.evidence import gather
 from headcount.reproduction.frontier_file import (
@@ -149,9 +150,10 @@ def _compiled_rows(
     if not points:
         return
     report("reading the trained thresholds")
-    known, here = known_budgets(points), machine()
+    known, here, began = known_budgets(points), machine(), time.monotonic()
     for number, point in enumerate(points, 1):
-        name = f"{number} of {len(points)}, {point.name}"
+        left = time_left(began, number - 1, len(points))
+        name = f"{number} of {len(points)}{left}, {point.name}"
         found = _compiled(point, time_limit, lambda line, name=name: report(f"{name}: {line}"))
         more = known[point.size] | {"time_limit": time_limit, "machine": here}
         yield point, point._asdict() | found | more

@@ -22,6 +22,7 @@ class Need:
     grid: str
     points: tuple[tuple[int, int], ...] = ()  # empty for all
     degrees: tuple[int, ...] = ()
+    curves: bool = False  # whether whole curves are shown, which a search does not leave
 
     def covers(self, spec: RunSpec) -> bool:
         """Whether a run of that grid is needed."""
@@ -46,15 +47,13 @@ def restricted(sweep: SweepFile, needs: Iterable[Need]) -> SweepFile:
     """The parts of a sweep that these needs cover."""
     wanted = list(needs)
 
-    def needed(part):
-        return tuple(
-            spec
-            for spec in part.runs
-            if any(n.grid == part.paper and n.covers(spec) for n in wanted)
-        )
+    def needed(part, some):
+        fitting = [need for need in some if need.grid == part.paper]
+        return tuple(spec for spec in part.runs if any(need.covers(spec) for need in fitting))
 
-    grids = (replace(part, runs=needed(part)) for part in sweep.grids)
-    searches = (replace(part, runs=needed(part)) for part in sweep.searches)
+    grids = (replace(part, runs=needed(part, wanted)) for part in sweep.grids)
+    judged = [need for need in wanted if not need.curves]
+    searches = (replace(part, runs=needed(part, judged)) for part in sweep.searches)
     return replace(
         sweep,
         grids=tuple(part for part in grids if part.runs),

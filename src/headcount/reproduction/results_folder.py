@@ -56,12 +56,24 @@ class ResultsFolder:
     def opened(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder:
         """Make the folder if need be; one that holds another preset is refused."""
         folder = cls(writable(path))
-        if folder.history() and (before := folder.manifest()["preset"]) != preset:
+        folder._require(preset)
+        return folder
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder | None:
+        """The folder as it is, None if there is none; one that holds another preset is refused."""
+        folder = cls(Path(path))
+        if not folder.path.is_dir():
+            return None
+        folder._require(preset)
+        return folder
+
+    def _require(self, preset: str) -> None:
+        if self.history() and (before := self.manifest()["preset"]) != preset:
             raise InputError(
-                f"{path}: holds a reproduction with --preset {before}; "
+                f"{self.path}: holds a reproduction with --preset {before}; "
                 "name another folder with --out"
             )
-        return folder
 
     @property
     def store(self) -> Path:
@@ -136,11 +148,30 @@ class ResultsFolder:
         manifest = self.manifest()
         made = {name: manifest[name] for name in _COUNTS} | provenance(manifest["made"])
         found = gather(self.runs(), preset(manifest["preset"]), self.bounds(), made)
-        block = self.block if self.block.is_filled() else BlockFolder(_SHIPPED_BLOCK)
-        return replace(found, block=block.frame(), block_provenance=block.provenance())
+        shipped = not self.block.is_filled()
+        block = BlockFolder(_SHIPPED_BLOCK) if shipped else self.block
+        return replace(
+            found,
+            block=block.frame(),
+            block_provenance=block.provenance(),
+            block_is_shipped=shipped,
+        )
+
+    def part_of(self, other: ResultsFolder) -> Evidence:
+        """Evaluate those runs of `other` that this folder holds too, as a part of its own preset.
+
+        The same specs trained elsewhere: what follows from them differs by the machine alone.
+        """
+        same = other.runs().merge(self.runs()[KEY], on=KEY, validate="one_to_one")
+        return gather(same, preset(self.manifest()["preset"]))
 
     def _existing(self, name: str) -> Path:
         path = self.path / name
+        if self.path.is_file():
+            raise InputError(
+                f"{self.path}: is a file, not a folder that headcount reproduce filled; for the "
+                f"results of a sweep use: headcount results chart {self.path} --out chart.png"
+            )
         if not path.is_file():
             raise InputError(
                 f"{path}: does not exist; fill the folder with: "

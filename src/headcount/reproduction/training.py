@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-from contextlib import nullcontext
 
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
+from headcount.reproduction.fitting import fitting
 from headcount.reproduction.forecast import Forecast
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
@@ -17,20 +17,36 @@ from headcount.sweeps.manifest import TRAINING, ManifestEntry
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.base import Engine
+from headcount.training.engines.selection import SLOW, is_slow
 
 
 def train_preset(
-    sweep: SweepFile, engine: Engine, folder: ResultsFolder, entry: ManifestEntry, progress: bool
+    sweep: SweepFile,
+    engine: Engine,
+    folder: ResultsFolder,
+    entry: ManifestEntry,
+    progress: bool,
+    limit: float | None = None,
 ) -> None:
-    """Train what the store lacks; what is finished is written, however this ends."""
+    """Train what the store lacks; what is finished is written, however this ends.
+
+    With a limit, in seconds, only the points that fit into it.
+    """
     with Store(folder.store) as store:
         if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
             folder.write_runs(store)
             return
         tell = notice if progress else lambda line: None
         tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
+        if limit is not None:
+            sweep, left_out = fitting(sweep, engine, store, limit)
+            for words in left_out:
+                tell(f"{sweep.name}: left out, to fit into {duration(limit)}: {words}")
         forecast = Forecast(sweep, engine, store)
-        tell(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}")
+        slow = f" {SLOW}" if is_slow(engine) else ""
+        tell(
+            f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}{slow}"
+        )
         done = 0
 
         def status() -> Status:
@@ -44,7 +60,7 @@ def train_preset(
 
         with (
             stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
-            progress_bar(sweep.name, status) if progress else nullcontext(lambda: None) as refresh,
+            progress_bar(sweep.name, status, quiet=not progress) as refresh,
             entry.timed(TRAINING),
         ):
             try:

@@ -60,7 +60,10 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         )
     items = top.one("items", int)
     width = top.one("d_model", int, _WIDTH if named == "gaussian" else None)
-    rows = top.located(lambda: token_table(named, items, width))
+    if table is None:
+        rows = top.located(lambda: token_table(named, items, width))
+    else:  # the file did not name it, and is not where the error is
+        rows = token_table(table, items, width)
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
     specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]

@@ -42,8 +42,7 @@ def connected_cluster(address: str, notice: Notice) -> Iterator[Cluster]:
         from distributed import Client
     except ModuleNotFoundError:
         raise InputError(
-            "--cluster needs the package distributed; "
-            "install it with: pip install 'headcount[cluster]'"
+            "--cluster needs the package distributed; install it with: pip install distributed"
         ) from None
     for name in [*logging.root.manager.loggerDict]:
         if name.startswith(("distributed", "tornado")):

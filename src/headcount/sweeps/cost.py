@@ -74,6 +74,7 @@ class Estimate:
     seconds: float
     measured: int  # shapes
     took: float  # seconds of measuring
+    each: tuple[float, ...] = ()  # seconds by run
 
 
 def estimate(specs: Sequence[RunSpec], engine: Engine, seconds: float = 2.5) -> Estimate:
@@ -94,8 +95,9 @@ def estimate(specs: Sequence[RunSpec], engine: Engine, seconds: float = 2.5) -> 
     sizes, costs = np.log(np.array(sorted(found))).T
     all_work = np.array([work(spec) for spec in specs])
     per_step = all_work / np.array([spec.steps for spec in specs])
-    total = float(all_work @ np.exp(np.interp(np.log(per_step), sizes, costs)))
-    return Estimate(total, len(found), time.perf_counter() - began)
+    each = all_work * np.exp(np.interp(np.log(per_step), sizes, costs))
+    took = time.perf_counter() - began
+    return Estimate(float(each.sum()), len(found), took, tuple(each.tolist()))
 
 
 def _samples(specs: Sequence[RunSpec], engine: Engine) -> Iterator[list[RunSpec]]:

@@ -72,23 +72,25 @@ def _widths(
     """What gives the key dimensions to test at (items, d_model, degree, heads)."""
     given = [name for name in _WIDTHS if name in table] or ["budgets"] * by_law
     if len(given) != 1:
-        raise table.wrong('give one of key_dim = […], budget = […] and budgets = "law"')
-    if "span" in table and given != ["budgets"]:
+        raise table.wrong('give one of key_dim = […], budgets = […] and budgets = "law"')
+    # `budget` is the former name of a list of `budgets`.
+    listed = given == ["budget"] or isinstance(table.get("budgets"), int | list)
+    if "span" in table and (listed or given != ["budgets"]):
         raise table.wrong('span belongs to budgets = "law"; leave it out')
     if min(heads) < 1:
         raise table.wrong(f"heads {min(heads)} does not fit; choose at least 1")
     if "key_dim" in table:
         widths = table.several("key_dim", int)
         return lambda items, d_model, degree, head_count: widths
-    if "budget" in table:
-        budgets = table.several("budget", int)
+    if listed:
+        budgets = table.several(given[0], int)
         _check_fit(table, heads, budgets)
         return lambda items, d_model, degree, head_count: [
             b // head_count for b in budgets if b % head_count == 0
         ]
-    if (law := table.one("budgets", str, "law")) != "law":
+    if (law := table.get("budgets") or "law") != "law":
         raise table.wrong(
-            f'budgets {law!r} is unknown; write budgets = "law", or budget = […] with numbers'
+            f'budgets {law!r} is unknown; write budgets = "law", or a list of numbers'
         )
     return partial(_law_widths, table, table.span())
 

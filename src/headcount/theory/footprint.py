@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 
+ALGORITHMS = (1, 2, 3, 4, 5)  # of the paper
+SCORE_FLOPS = 4  # per head and pair under softmax: scaling, exponential, sum, division
 BYTES_PER_PARAMETER = 4  # float32, in which weights are trained and stored
 
 
@@ -53,3 +56,44 @@ def footprint(d_model: int, budget: int, *, key_budget: int | None = None) -> Fo
         logit_flops=2 * budget,
         bytes=count * BYTES_PER_PARAMETER,
     )
+
+
+def score_flops(heads: int, length: int) -> int:
+    """Flops on the scores of a context of ℓ tokens once they are formed: heads·ℓ² of them.
+
+    Appendix C counts the products alone, which depend on D_K. This part grows with the head count.
+
+    >>> score_flops(heads=8, length=16)
+    8192
+    """
+    return SCORE_FLOPS * heads * length**2
+
+
+def training_flops(d_model: int, budget: int, length: int, steps: int) -> int:
+    """Flops to train a channel on one context per step: forward, and twice that backward.
+
+    >>> training_flops(d_model=32, budget=64, length=16, steps=1)
+    491520
+    """
+    return 3 * steps * footprint(d_model, budget).context_flops(length)
+
+
+def construction_flops(
+    algorithm: int, items: int, d_model: int, edges: int, *, key_dim: float | None = None
+) -> float:
+    """Count the flops of one of the paper's algorithms, the constant of its width set to 1.
+
+    Each of the m' edges adds two outer products, of its item's row and the signature, to W_Q and
+    W_K. Algorithm 3 has one-hot rows and only writes the signatures. Algorithm 2 has heads of width
+    log² m. Algorithm 5 also colours its edges, m' log m' at least.
+
+    >>> construction_flops(1, items=256, d_model=32, edges=256) / (256 * 32 * 8)
+    4.0
+    >>> construction_flops(2, items=256, d_model=32, edges=256) / (256 * 32 * 8)
+    32.0
+    """
+    width = key_dim or (log2(items) ** 2 if algorithm == 2 else log2(items))
+    if algorithm == 3:
+        return 2 * items * width
+    colouring = edges * log2(edges) if algorithm == 5 else 0
+    return 4 * edges * d_model * width + colouring

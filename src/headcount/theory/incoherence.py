@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.problem.tables import TableLike, as_table
 from headcount.shapes import Float, Int
 from headcount.theory.noise import leakage
 
@@ -92,7 +93,7 @@ def default_block(items: int, d_model: int) -> int:
 
 
 def incoherence(
-    table: Float[Tensor, "items d_model"],
+    table: TableLike,
     block: int | None = None,
     scale: float | None = None,
     *,
@@ -109,6 +110,7 @@ def incoherence(
     >>> round(found.leakage, 6), round(found.cross_leakage, 6), found.exact
     (0.36, 0.36, True)
     """
+    table = as_table(table)
     items, d_model = table.shape
     block = default_block(items, d_model) if block is None else block
     if not 1 <= block <= items:

@@ -96,7 +96,8 @@ MEASURED = TrainedLaw(
     slope=1.106,
     r_squared=0.868,
     interval=(0.327, 1.389),
-    source="Our runs: 1.106 m log₂ m/d_model over 16 points",
+    source="Our runs: 1.106 m log₂ m/d_model over 16 points, the base grid, (1024, 32) and the "
+    "diagonal m/d_model = 8",
 )
 MEASURED_WIDE = TrainedLaw(
     name="measured",
@@ -105,7 +106,8 @@ MEASURED_WIDE = TrainedLaw(
     slope=0.859,
     r_squared=0.970,
     interval=(0.476, 1.249),
-    source="Our runs: 0.859 m log₂ m/d_model over 13 points, without d_model = 16, m > 64",
+    source="Our runs: 0.859 m log₂ m/d_model over 13 points, the base grid, (1024, 32) and the "
+    "diagonal m/d_model = 8 without d_model = 16, m > 64",
 )
 MEASURED_REGULAR = TrainedLaw(
     name="measured",

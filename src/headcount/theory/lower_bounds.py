@@ -16,6 +16,7 @@ from headcount.attention.aggregation import Aggregation
 from headcount.errors import InputError
 from headcount.theory.counting import Family, check_sizes, log2_graphs
 from headcount.theory.footprint import parameters
+from headcount.theory.margins import default_margin, margin_assumption, margin_bits
 
 _ROUNDING = 1e-12  # bits are reduced by this share, so that rounding never excludes a budget
 
@@ -55,60 +56,15 @@ def bit_budget_bound(bits: float, d_model: int, bits_per_parameter: float = 8) -
     return _smallest(lambda budget: bits_per_parameter * parameters(d_model, budget), bits)
 
 
-def margin_bits(
-    d_model: int, budget: int, margin: float, aggregation: Aggregation = "max"
-) -> float:
-    """The bits that weights with margin γ hold: 2·d_model·D_K·log2(2 + 2L/γ) (Theorem 9.2).
-
-    Scale to Eq. (26): ‖U‖_F, ‖V‖_F, ‖x‖ ≤ 1; γ is the margin over ‖U‖_F·‖V‖_F. A score moves by at
-    most L·(‖ΔU‖_F + ‖ΔV‖_F), with L = 1 for max and sum (Lemma 9.3) and L = 1/2 for softmax (Eq.
-    (29)) in contexts of any length: a softmax weight moves by at most 1/4 of max_t |ΔL_ij − ΔL_it|,
-    and ‖x_j − x_t‖ ≤ 2; Cauchy–Schwarz adds up the heads.
-
-    Take one (U, V) for each graph. Of two graphs with as many edges, each has a pair that the other
-    lacks; the four margins add up to 4γ, the thresholds cancel, and one of the two scores moves by
-    2γ or more. So the (U, V) are 2γ/L apart in ‖·‖_F + ‖·‖_F. With n = d_model·D_K and ρ = γ/L,
-    balls of radius ρ in that norm are disjoint, have ρ^2n·(n!)²/(2n)! of the volume of two unit
-    balls, and fit into two balls of radius 1 + ρ: there are at most (1 + 1/ρ)^2n·C(2n, n) graphs,
-    which is no more than (2 + 2/ρ)^2n.
-    """
-    if not 0 < margin < 1:
-        raise InputError(
-            f"margin = {margin}: it must be between 0 and 1; divide it by the norms of U and V"
-        )
-    lipschitz = 0.5 if aggregation == "softmax" else 1.0
-    return 2 * d_model * budget * math.log2(2 + 2 * lipschitz / margin)
-
-
 def margin_bound(bits: float, d_model: int, margin: float, aggregation: Aggregation = "max") -> int:
-    """Find the smallest D_K that weights with margin γ under Eq. (26) need (Theorem 9.2).
+    """Find the smallest D_K that weights with margin γ need (Theorem 9.2).
 
-    >>> margin_bound(log2_graphs(256), d_model=32, margin=0.25)  # 64·log2(10) = 212.6 bits
-    8
+    γ is over N(U)·N(V), N(U) = max ‖x_v U_k‖; see `margins`.
+
+    >>> margin_bound(log2_graphs(256), d_model=32, margin=0.25)  # 64·log2(9) = 202.9 bits
+    9
     """
     return _smallest(lambda budget: margin_bits(d_model, budget, margin, aggregation), bits)
-
-
-def default_margin(items: int, d_model: int, aggregation: Aggregation = "max") -> float:
-    """The margin that the paper's own weights keep under Eq. (26).
-
-    Construction II: scores lie d_k/4 from τ (Theorem 4.1) and ‖U‖_F·‖V‖_F = m·d_k: γ = 1/(4m).
-    Algorithm 2 lies 1/4 from τ at the same norms: γ = 1/(4·m·d_k), taken at d_k = d_model.
-    """
-    return 1 / (4 * items * (d_model if aggregation == "softmax" else 1))
-
-
-def gaussian_margin_ceiling(items: int, d_model: int) -> float:
-    """The margin that no weights exceed under Eq. (26): permutations on a Gaussian unit-norm table.
-
-    The m edge scores sum to at most ‖XU‖_F·‖XV‖_F ≤ ‖X‖², the m scores of a permutation with no
-    edge in common to at least −‖X‖²: γ ≤ ‖X‖²/m, which tends to (1/√m + 1/√d_model)²
-    (Marchenko–Pastur). So no constant margin survives a growing model.
-
-    >>> round(gaussian_margin_ceiling(4096, 512), 4)
-    0.0036
-    """
-    return (items**-0.5 + d_model**-0.5) ** 2
 
 
 def warren_bits(reals: int, pairs: int, heads: int, degree: int = 2) -> float:
@@ -208,11 +164,11 @@ def lower_bounds(
     """List the lower bounds on D_K for a family: bit budget, margin and sign patterns.
 
     Softmax scores are not polynomials, so it has no bound by sign patterns. `heads` sharpens that
-    bound where their number is fixed. `margin` is γ over ‖U‖·‖V‖, by default what the paper's
-    constructions keep (`default_margin`).
+    bound where their number is fixed. `margin` is γ over N(U)·N(V), by default what the paper's
+    constructions keep (`margins.default_margin`).
 
     >>> [(bound.name, bound.budget) for bound in lower_bounds(256, None, 32)]
-    [('bit budget', 4), ('margin', 3), ('sign patterns', 2)]
+    [('bit budget', 4), ('margin', 6), ('sign patterns', 2)]
     """
     if aggregation not in get_args(Aggregation):
         raise InputError(f"aggregation = {aggregation!r}: not known; choose max, sum or softmax")
@@ -220,7 +176,6 @@ def lower_bounds(
         check_heads(heads)
     bits = log2_graphs(items, check_sizes(items, edges, d_model), family, max_degree)
     gamma = default_margin(items, d_model, aggregation) if margin is None else margin
-    ceiling = gaussian_margin_ceiling(items, d_model)
     found: list[tuple[str, float, str, str]] = [
         (
             "bit budget",
@@ -231,8 +186,7 @@ def lower_bounds(
         (
             "margin",
             margin_bound(bits, d_model, gamma, aggregation),
-            f"Every score is {gamma:.2g}·‖U‖·‖V‖ or more from τ "
-            f"(Gaussian tables allow about {ceiling:.2g}).",
+            margin_assumption(gamma, aggregation),
             "Theorem 9.2",
         ),
     ]

@@ -17,6 +17,8 @@ from headcount.problem.graph import MOST_ITEMS
 
 Variant = Literal["max", "softmax", "value", "sum"]
 Metric = Literal["f1", "mse"]
+GRAPHS = ("regular", "random", "skewed")
+TABLES = ("gaussian", "binary")
 LONGEST_CONTEXT = 64
 _MOST_ENTRIES = 2**32  # 16 GB of float32
 _Own = TypeVar("_Own", bound="Spec")
@@ -105,8 +107,13 @@ class RunSpec(Spec):
 
     Variants: `max` over heads with the logistic loss (Section 6), `softmax` (7.1:
     Σ_k softmax(S⁽ᵏ⁾/√d_k)), `value` (7.2: raw max scores mix frozen messages, mean squared error)
-    and `sum` over heads, the control that Section 3's remark calls for. `degree` 1 is a permutation
-    with positive weight ℓ − 1; above it, an r-regular graph with the weight of Eq. (30).
+    and `sum` over heads, the control that Section 3's remark calls for.
+
+    Graphs: `regular` is the paper's family of a degree (a permutation for 1, above it an r-regular
+    graph), `random` draws items·degree of all loop-free pairs, `skewed` as many with hubs
+    (`skewed_graph`). The positive weight is ℓ − 1 for permutations, that of Eq. (30) otherwise.
+    Where an item has several targets in a context, `value` retrieves the sum of their messages.
+    Tables: `gaussian` unit-norm rows, or `binary` ones (Cor. B.7).
 
     >>> spec = RunSpec(items=64, d_model=16, heads=4, key_dim=5, seed=3)
     >>> spec.budget, spec.steps, RunSpec.from_json(spec.to_json()) == spec
@@ -133,12 +140,16 @@ class RunSpec(Spec):
     validation: int = 500  # contexts
     test: int = 2000
     draws: int = 2  # 1: as in release 0.1.0, which drew π and X from one random stream
+    graph: str = "regular"
+    table: str = "gaussian"
 
-    added: ClassVar[Mapping[str, Any]] = {"draws": 1}
+    added: ClassVar[Mapping[str, Any]] = {"draws": 1, "graph": "regular", "table": "gaussian"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_choice("variant", get_args(Variant))
+        self._require_choice("graph", GRAPHS)
+        self._require_choice("table", TABLES)
         if self.steps == 0:
             object.__setattr__(self, "steps", 80_000 if self.variant == "softmax" else 20_000)
         self._require_ranges(
@@ -182,10 +193,11 @@ class RunSpec(Spec):
                 "value retrieval needs a source and its target in a context; "
                 "choose a length of at least 2"
             )
-        if self.degree != 1:
-            raise InputError(
-                f"value retrieval has one target per item; degree {self.degree} does not fit, use 1"
-            )
+
+    @property
+    def is_permutation(self) -> bool:
+        """Whether the graph is a permutation by construction (A.1)."""
+        return self.graph == "regular" and self.degree == 1
 
     @property
     def budget(self) -> int:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from headcount.problem.contexts import ContextSampler
-from headcount.problem.embeddings import gaussian_embeddings, gaussian_rows
+from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, gaussian_rows
 from headcount.problem.graph import Graph
-from headcount.problem.makers import graph_of_degree
+from headcount.problem.makers import graph_of_degree, random_graph, skewed_graph
 from headcount.problem.streams import generator, stream_key
 from headcount.shapes import Float, Int
 from headcount.training.spec import RunSpec
@@ -26,17 +26,21 @@ class Task:
 
     graph: Graph
     rows: Float[Tensor, "items d_model"]  # X, frozen
-    targets: Int[Tensor, "items degree"]  # the out-neighbours of each item
     messages: Float[Tensor, "items d_model"]  # X W_V of Section 7.2
     validation: Int[Tensor, "validation length"]
     test: Int[Tensor, "test length"]
+
+    @property
+    def targets(self) -> Int[Tensor, " items"]:
+        """π, where the graph is a permutation."""
+        return torch.tensor(self.graph.targets)
 
 
 def task_of(spec: RunSpec) -> Task:
     """The task of a spec; the last few hundred are remembered."""
     fixed = (
         *("items", "d_model", "degree", "length", "rate", "seed"),
-        *("validation", "test", "draws"),
+        *("validation", "test", "draws", "graph", "table"),
     )
     return _task(RunSpec(heads=1, key_dim=1, **{name: getattr(spec, name) for name in fixed}))
 
@@ -44,23 +48,39 @@ def task_of(spec: RunSpec) -> Task:
 @lru_cache(maxsize=512)
 def _task(spec: RunSpec) -> Task:
     """The task of any spec that differs from this one in heads, width, variant or protocol."""
-    items, d_model, degree, seed = spec.items, spec.d_model, spec.degree, spec.seed
-    graph = graph_of_degree(items, degree, seed)
-    if spec.draws == 1:  # from the stream of the graph
-        rows = gaussian_rows(items, d_model, generator(seed))
-    else:
-        rows = gaussian_embeddings(items, d_model, seed)
+    d_model, seed = spec.d_model, spec.seed
+    graph, rows = graph_of(spec), table_of(spec)
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
     sampler = ContextSampler(graph, spec.length, spec.rate)
     return Task(
         graph,
         rows,
-        torch.tensor(graph.targets).view(items, degree),
         (rows.double() @ torch.from_numpy(values)).float(),
         sampler.draw(spec.validation, seed=seed, stream="validation"),
         sampler.draw(spec.test, seed=seed, stream="test"),
     )
+
+
+def graph_of(spec: RunSpec) -> Graph:
+    """The graph that the spec's seed draws."""
+    edges = spec.items * spec.degree
+    match spec.graph:
+        case "random":
+            return random_graph(spec.items, edges, spec.seed)
+        case "skewed":
+            return skewed_graph(spec.items, edges, spec.seed)
+        case _:
+            return graph_of_degree(spec.items, spec.degree, spec.seed)
+
+
+def table_of(spec: RunSpec) -> Float[Tensor, "items d_model"]:
+    """The embeddings that the spec's seed draws."""
+    if spec.table == "binary":
+        return binary_embeddings(spec.items, spec.d_model, spec.seed)
+    if spec.draws == 1:  # from the stream of the graph
+        return gaussian_rows(spec.items, spec.d_model, generator(spec.seed))
+    return gaussian_embeddings(spec.items, spec.d_model, spec.seed)
 
 
 def first_weights(spec: RunSpec) -> Float[Tensor, "2 heads d_model key_dim"]:

@@ -93,8 +93,23 @@
   const widthOf = (width, fit) =>
     fit.narrow && width >= 150 ? fit.plot : Math.min(width, fit.plot);
 
+  /** A grid of plots in one column: all of its first row, then all of the next. */
+  function inOneColumn({ facet, spec, columns, resolve, ...rest }) {
+    const onlyRow = (value) => ({
+      title: { text: value, anchor: "start" },
+      transform: [{ filter: { field: facet.row.field, equal: value } }],
+      facet: facet.column,
+      columns: 1,
+      spec,
+      resolve,
+    });
+    return { ...rest, vconcat: facet.row.sort.map(onlyRow), spacing: 30 };
+  }
+
   /** The chart with at most `fit.columns` plots side by side, none wider than `fit.plot` pixels. */
   function fitted(spec, fit) {
+    const isGrid = spec.facet?.column && Array.isArray(spec.facet.row?.sort);
+    if (isGrid && fit.columns === 1) return fitted(inOneColumn(spec), fit);
     const out = { ...spec };
     if (typeof spec.width === "number") out.width = widthOf(spec.width, fit);
     if (spec.title) out.title = withTitle(spec.title, fit.room);
@@ -148,6 +163,7 @@
   // --- Drawing -----------------------------------------------------------------------------------
 
   async function draw(chart) {
+    chart.box.hidden = false; // a hidden box has no width
     const room = chart.box.clientWidth;
     let fit = firstFit(room);
     for (let tries = 0; fit && tries < 4; tries += 1) {
@@ -196,7 +212,9 @@
     await chart.view.runAsync();
     const active = chosen(own);
     const words = inWords(active);
-    const text = hasSome(chart, active) ? `Shown: ${words}.` : `No point here has ${words}.`;
+    const some = active.length === 0 || hasSome(chart, active);
+    const text = some ? `Shown: ${words}.` : `No point here has ${words}.`;
+    chart.box.hidden = !some; // instead of empty axes
     chart.note.textContent = active.length ? text : "These filters do not apply to this chart.";
     chart.note.hidden = chosen().length === 0;
   }

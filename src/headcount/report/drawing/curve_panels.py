@@ -109,10 +109,11 @@ def _curve_layers(frame: pd.DataFrame, metric: str, size: int, ticks: int) -> li
 
 
 def _height(field: str, metric: str) -> alt.Y:
-    if metric == "F1":
+    if metric != "MSE":
         scale = alt.Scale(domain=[0, 1.03], nice=False)  # room for the points at 1
         axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
-        return alt.Y(f"{field}:Q", scale=scale, axis=axis, title="test micro-F1")
+        title = "test micro-F1" if metric == "F1" else f"test {metric}"
+        return alt.Y(f"{field}:Q", scale=scale, axis=axis, title=title)
     return alt.Y(f"{field}:Q", scale=alt.Scale(zero=False), title="mean test MSE")
 
 

@@ -65,11 +65,13 @@ def series_looks(
 ) -> Looks:
     """Colour, shape and dash of each value, with one legend for the three.
 
-    The values are powers of two from `first` up, and each keeps its look in every chart. They are
-    encoded as names, since shapes have no order.
+    Powers of two from `first` up have the same look in every chart; with other values among them
+    each has the look of its rank. They are encoded as names, since shapes have no order.
     """
     domain = sorted({int(value) for value in values})
-    places = [(value.bit_length() - first.bit_length()) % len(COLOURS) for value in domain]
+    powers = [value.bit_length() - first.bit_length() for value in domain]
+    ranks = range(len(domain)) if len(set(powers)) < len(domain) else powers
+    places = [rank % len(COLOURS) for rank in ranks]
     # Symbols without a stroke: the dashes of the lines would break it.
     place = {"orient": "top", "columns": 0, "titleOrient": "left", "titleAnchor": "middle"}
     key = alt.Legend(title=title, symbolStrokeWidth=0, **place) if legend else None

@@ -30,8 +30,9 @@ from headcount.report.figures import (
     table2,
 )
 from headcount.report.figures.base import Claim, Figure
+from headcount.report.rules import rules
 from headcount.reproduction.evidence import Evidence
-from headcount.reproduction.presets import Need
+from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.shipped import MEASURED
 
 FIGURES: tuple[Figure, ...] = (
@@ -96,12 +97,31 @@ def figure(name: str, evidence: Evidence | None = None) -> Any:
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """Judge every claim of the paper, C1 to C14; each states the rule that it is judged by."""
-    found = [judge(evidence) for figure in FIGURES for judge in figure.claims]
-    return sorted(found, key=lambda claim: int(claim.id.removeprefix("C")))
+    """Judge every claim of the paper, and our control; each states the rule it is judged by."""
+    found = {claim.id: claim for figure in FIGURES for claim in _judged(figure, evidence)}
+    return [found[name] for name in rules()]
+
+
+def _judged(figure: Figure, evidence: Evidence) -> list[Claim]:
+    return [judge(evidence) for judge in figure.claims]
 
 
 def needs(figures: Sequence[Figure]) -> list[Need]:
     """The runs that these figures are drawn from."""
-    own = [Need(grid, figure.points) for figure in figures for grid in figure.grids]
+    own = [
+        Need(grid, figure.points, curves=figure.curves)
+        for figure in figures
+        for grid in figure.grids
+    ]
     return own + [need for figure in figures for need in figure.also]
+
+
+def is_part_of(figure: Figure, name: str) -> bool:
+    """Whether a preset has runs of a figure's own grids.
+
+    >>> [is_part_of(one, "quick") for one in chosen_figures(["fig3", "fig4", "fig11"])]
+    [True, False, False]
+    """
+    own = [Need(grid, figure.points, curves=figure.curves) for grid in figure.grids]
+    part = restricted(preset(name), own)
+    return bool(part.grids or part.searches)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 
+from headcount.report.rules import rule, shared_number
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need
 
-TOLERANCE = 0.15  # numbers agree within 15 %
-LINEAR = 0.9  # R² of a tight line
+TOLERANCE = shared_number("tolerance")  # numbers agree within 15 %
+LINEAR = shared_number("linear")  # R² of a tight line
 UNMEASURED = (
     "These runs are not part of this reproduction. "
     "The paper's finding is neither confirmed nor refuted here."
+)
+BEYOND = (
+    "This goes beyond the paper, and its runs are not part of this reproduction. "
+    "headcount report shows it from the runs that are shipped."
 )
 
 Verdict = Literal["confirmed", "partly", "not confirmed", "not measured"]
@@ -48,6 +53,13 @@ class Claim:
     verdict: Verdict
     number: str  # what the verdict is based on
     figures: tuple[str, ...]  # ids of the figures that show it
+    brief: str = ""  # the main numbers, in a few words
+    thin: str = ""  # what of the evidence is less than the rule asks for
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is a check of our own training rather than a claim of the paper."""
+        return self.id.startswith("K")
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Figure:
     title: str
     grids: tuple[str, ...] = ()  # grids of the paper whose runs it shows
     points: tuple[tuple[int, int], ...] = ()  # of those grids; empty for all
+    curves: bool = False  # whether it shows whole curves, for which a search does not suffice
     also: tuple[Need, ...] = ()  # runs that it is compared with
     shows_bounds: bool = False  # whether it shows bounds and constructions
     draw: Callable[[Evidence], Any] | None = None  # an Altair chart; None for a table
@@ -92,11 +105,20 @@ def verdict(checks: Sequence[Check]) -> Verdict:
 
 
 def judged(
-    name: str, text: str, rule: str, checks: Sequence[Check], figures: tuple[str, ...]
+    name: str, checks: Sequence[Check], found: Mapping[str, int] | None = None, brief: str = ""
 ) -> Claim:
-    """The claim with its rule, its verdict and the numbers behind it."""
-    number = "; ".join(check.text for check in checks if check.text)
-    return Claim(name, text, rule, verdict(checks), number or "no runs for it", figures)
+    """The claim with its rule, its verdict and the numbers behind it.
+
+    `found` counts the evidence (points, seeds and the like) that the rule asks for. With less the
+    evidence is thin, and the verdict is "partly" at most.
+    """
+    by = rule(name)
+    number = "; ".join(check.text for check in checks if check.text) or "no runs for it"
+    given = verdict(checks)
+    thin = "" if given == "not measured" else by.thin(found or {})
+    if thin and given == "confirmed":
+        given = "partly"
+    return Claim(name, by.text, by.rule, given, number, by.figures, brief, thin)
 
 
 def near(ours: float, paper: float, interval: tuple[float, float] | None = None) -> bool:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from headcount.report.figures.base import UNMEASURED, Figure
+from headcount.report.figures.base import BEYOND, Check, Claim, Figure, judged
 from headcount.report.figures.block_cells import cell_columns
-from headcount.report.formatting import MISSING, listed, share_text
+from headcount.report.formatting import MISSING, counted, listed, num, share_text
 from headcount.report.readings.block_controls import (
     AT_TEST,
     CLOSED,
@@ -18,7 +18,9 @@ from headcount.report.readings.block_controls import (
     most_controlled,
 )
 from headcount.report.readings.block_runs import COLLAPSED, block_command, collapse_counts
+from headcount.report.readings.paper_numbers import LEVEL
 from headcount.reproduction.evidence import Evidence
+from headcount.theory.laws import BUDGET_WIDE
 
 
 def draw(evidence: Evidence) -> Any:
@@ -65,7 +67,7 @@ def meaning(evidence: Evidence) -> str:
     """How much of the gap between one head and several each control closes, and what follows."""
     found = controls(evidence)
     if not found:
-        return UNMEASURED
+        return BEYOND
     here = most_controlled(found)
     if not here:
         return f"No control was run without scaled rows. {_scaled(found)}"
@@ -134,11 +136,63 @@ def _scaled(found: list[Control]) -> str:
     return f"One-head runs that end below {COLLAPSED} on scaled rows: {listed(parts)}."
 
 
+def capacity(evidence: Evidence) -> Claim:
+    """C18: judged by how much of the gap each control closes that leaves keys and queries alone."""
+    found = [
+        control
+        for control in controls(evidence)
+        if control.plain.compressed and not control.scaled and control.closed
+    ]
+    if not found:
+        return judged("C18", [Check(None, "")])
+    shares = [control.share or 0.0 for control in found]
+    parts = [
+        f"{control.plain.name} with {control.name} {share_text(control.share)} "
+        f"({counted(_seeds(control), 'seed')})"
+        for control in found
+    ]
+    checks = [
+        Check(max(shares) < CLOSED, f"share of the gap that is closed on {', on '.join(parts)}"),
+        Check(max(shares) <= OPEN, _law_text(found)),
+    ]
+    # Barring s at the test needs no new runs: it has every table and all of their seeds.
+    tests = [control for control in found if control.name == AT_TEST]
+    measured = {
+        "tables": len(tests),
+        "seeds": min((_seeds(control) for control in tests), default=0),
+    }
+    low, high = share_text(min(shares)), share_text(max(shares))
+    brief = f"controls that leave keys and queries alone close {low} to {high} of the gap"
+    return judged("C18", checks, measured, brief)
+
+
+def _seeds(control: Control) -> int:
+    return min(len(cell.seeds) for cell in control.cells)
+
+
+def _law_text(found: list[Control]) -> str:
+    """Where one head crosses 0.99 with s barred in training, beside the capacity law."""
+    for control in found:
+        passed = [cell.budget for cell in control.cells if cell.mean >= LEVEL]
+        below = [cell.budget for cell in control.cells if cell.mean < LEVEL]
+        if control.setting.control != "barred" or not passed or not below:
+            continue
+        setting = control.setting
+        law = BUDGET_WIDE(setting.items, setting.items, setting.d_model)
+        return (
+            f"with {control.name} one head crosses {LEVEL} between D_K = {max(below)} and "
+            f"{min(passed)}, where the law of Section 6.1 has {num(law)}: the law carries over to "
+            "the block, the advantage of several heads does not"
+        )
+    return ""
+
+
 FIGURE = Figure(
     id="block",
     title="Beyond the paper: what the second head does",
     draw=draw,
     table=table,
     meaning=meaning,
+    claims=(capacity,),
     command=block_command,
 )

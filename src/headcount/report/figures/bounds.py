@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
-from headcount.report.formatting import counted, listed, num, span_text
+from headcount.report.figures.base import BEYOND, Comparison, Figure
+from headcount.report.figures.bounds_claims import (
+    below_constructions,
+    between_bounds,
+    gap_by_degree,
+)
+from headcount.report.figures.cost_claims import construction_cost, split_cost
+from headcount.report.formatting import counted, listed, span_text
 from headcount.report.palette import COLOURS, PALE, SHAPES
 from headcount.report.readings.brackets import UNDER_MAX, Bracket, brackets
 from headcount.reproduction.evidence import Evidence
@@ -127,66 +132,6 @@ def _split(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def between_bounds(evidence: Evidence) -> Claim:
-    """C12: judged at every threshold that has a bound or a construction beside it."""
-    found = brackets(evidence)
-    lower = [point for point in found if point.lower]
-    over = [point.budget / point.lower[0] for point in lower if point.lower]
-    first = Check(None, "")
-    if lower:
-        text = (
-            f"at or above the lower bound at {sum(point.above for point in lower)} of "
-            f"{counted(len(lower), 'point')}"
-        )
-        first = Check(
-            all(point.above for point in lower),
-            f"{text}, by a factor of {num(min(over))} to {num(max(over))}",
-        )
-    checks = [first, _printed(found), _smallest_construction(found)]
-    return judged(
-        "C12",
-        "Trained thresholds lie between the lower bounds and the constructions.",
-        "no D_K* lies below the largest lower bound; fully confirmed if at every point the "
-        "paper's construction as printed recognises the graph, with at least D_K*, and no D_K* "
-        "lies above the smallest construction that we know.",
-        checks,
-        ("bounds", "fig12"),
-    )
-
-
-def _printed(found: Sequence[Bracket]) -> Check:
-    """Whether the paper's construction is exact at every point where it was tried."""
-    tried = [point for point in found if point.tried]
-    exact = [
-        (point.name, point.printed / point.budget) for point in tried if point.printed is not None
-    ]
-    if not tried:
-        return Check(None, "")
-    text = (
-        f"the construction as printed is exact, in the d_k searched, at {len(exact)} of "
-        f"{counted(len(tried), 'point')}"
-    )
-    if exact:
-        text += f": {listed([f'{name} with {num(factor)} times D_K*' for name, factor in exact])}"
-    return Check(all(point.as_printed for point in tried), text)
-
-
-def _smallest_construction(found: Sequence[Bracket]) -> Check:
-    """Whether no threshold lies above the smallest construction known, ours or the paper's."""
-    upper = [point for point in found if point.upper]
-    under = [point.upper[0] / point.budget for point in upper if point.upper]
-    if not upper:
-        return Check(None, "")
-    below, trivial = sum(point.below for point in upper), sum(point.one_each for point in upper)
-    text = (
-        f"at or below the smallest construction that we know at {below} of "
-        f"{counted(len(upper), 'point')}"
-    )
-    text += f", which needs {num(min(under))} to {num(max(under))} times D_K*"
-    text += f", at {trivial} the trivial one, one head per edge" if trivial else ""
-    return Check(all(point.below for point in upper), text)
-
-
 def compare(evidence: Evidence) -> list[Comparison]:
     """Every threshold between the largest lower bound and the smallest construction.
 
@@ -218,7 +163,7 @@ def meaning(evidence: Evidence) -> str:
     over = [point.budget / point.lower[0] for point in found if point.lower]
     under = [point.upper[0] / point.budget for point in found if point.upper]
     if not over or not under:
-        return UNMEASURED
+        return BEYOND
     inside = sum(point.above and point.below for point in found)
     tried, trivial = (
         [point for point in found if point.tried],
@@ -248,5 +193,5 @@ FIGURE = Figure(
     draw=draw,
     compare=compare,
     meaning=meaning,
-    claims=(between_bounds,),
+    claims=(between_bounds, below_constructions, gap_by_degree, construction_cost, split_cost),
 )

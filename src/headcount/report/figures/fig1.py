@@ -7,13 +7,16 @@ from typing import Any
 from headcount.paper import data as paper
 from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
 from headcount.report.figures.comparison_rows import finding_row, runs_row
-from headcount.report.formatting import counted, f1_text, pairs_text
-from headcount.report.readings.few_heads import with_heads
+from headcount.report.formatting import counted, f1_text, listed, num, pairs_text, span_text
+from headcount.report.readings.few_heads import FewHeads, one_head_everywhere, with_heads
 from headcount.report.readings.frames import curves_on
-from headcount.report.readings.paper_numbers import paper_pairs, quoted
+from headcount.report.readings.paper_numbers import paper_pairs
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 
-COMPRESSED = 8  # m/d_model from which one head should need more
+COMPRESSED = int(rule("C2")["compressed"])  # m/d_model from which one head should need more
+ALMOST = 0.9  # F1 from which a head that fails is worth a word
+FACTOR = rule("C19")["factor"]  # by which the size of one head's penalty may be off
 
 
 def draw(evidence: Evidence) -> Any:
@@ -26,40 +29,80 @@ def draw(evidence: Evidence) -> Any:
 
 def multi_head_advantage(evidence: Evidence) -> Claim:
     """C2: judged by what one head needs at m/d_model ≥ 8, and at the two points that are named."""
-    found = with_heads(evidence, "base")
+    found = one_head_everywhere(evidence)
     packed = [few for few in found if few.items >= COMPRESSED * few.d_model]
+    if not packed:
+        return judged("C2", [Check(None, "")])
     worse = [few for few in packed if few.worse]
+    fails = sum(few.fails for few in packed)
+    where = f"{counted(len(packed), 'point')} with m/d_model ≥ {COMPRESSED}"
+    text = f"one head needs over 10 % more than D_K* or fails at {len(worse)} of {where}"
+    checks = [
+        Check(2 * len(worse) > len(packed), f"{text} (fails at {fails})"),
+        Check(len(worse) == len(packed), _ratios_text(packed)),
+        _named(found),
+    ]
+    measured = {"points": len(packed), "seeds": min(few.seeds for few in packed)}
+    passed = [few.factor for few in packed if not few.fails]
+    brief = f"one head fails at {fails} of {where}"
+    brief += f", and needs {span_text(passed)} D_K* at the others" if passed else ""
+    return judged("C2", checks, measured, brief)
+
+
+def _ratios_text(packed: list[FewHeads]) -> str:
+    """Where one head passes and at what price, and where several do no better at its D_K."""
+    parts = [
+        f"it passes at ({few.items}, {few.d_model}) with {num(few.factor)} times D_K*"
+        for few in packed
+        if not few.fails
+    ]
+    parts += [
+        f"at ({few.items}, {few.d_model}) it ends at {f1_text(few.best)}, above "
+        f"{listed([str(heads) for heads in few.behind])} heads at equal D_K"
+        for few in packed
+        if few.fails and few.best >= ALMOST and few.behind
+    ]
+    return "; ".join(parts)
+
+
+def _named(found: list[FewHeads]) -> Check:
+    """Whether one head fails at the points that the paper names."""
     named = [few for few in found if (few.items, few.d_model) in paper_pairs("single-head.fails")]
+    if not named:
+        return Check(None, "no named point measured")
     failed = [(few.items, few.d_model) for few in named if few.fails]
-    checks = [Check(None, "")]
-    if packed:
-        fails = sum(few.fails for few in packed)
-        text = (
-            f"one head needs over 10 % more than D_K* or fails at {len(worse)} of "
-            f"{counted(len(packed), 'point')} with m/d_model ≥ {COMPRESSED} (fails at {fails})"
-        )
-        checks = [Check(2 * len(worse) > len(packed), text), Check(len(worse) == len(packed), "")]
-        text = (
-            f"of the named points {pairs_text((few.items, few.d_model) for few in named)} it "
-            f"fails at {pairs_text(failed)}"
-        )
-        checks.append(
-            Check(
-                len(failed) == len(named) if named else None,
-                text if named else "no named point measured",
-            )
-        )
-    return judged(
-        "C2",
-        "Several heads beat one on permutation graphs, though each query has one target; a "
-        "single head fails to reach 0.99 within the scanned D_K, for example at "
-        f"{quoted('single-head.fails')}.",
-        f"at more than half of the points with m/d_model ≥ {COMPRESSED} one head fails or needs "
-        "over 10 % more than D_K*; fully confirmed if at all of them, and if it fails at those "
-        "named points that were measured.",
-        checks,
-        ("fig1", "fig2", "fig9"),
-    )
+    points = pairs_text((few.items, few.d_model) for few in named)
+    text = f"of the named points {points} it fails at {pairs_text(failed)}"
+    return Check(len(failed) == len(named), text)
+
+
+def one_head_penalty(evidence: Evidence) -> Claim:
+    """C19: judged by one head's D_K over D_K*, beside m/d_model."""
+    found = [few for few in one_head_everywhere(evidence) if few.items > few.d_model]
+    passed = [few for few in found if not few.fails]
+    if not passed:
+        return judged("C19", [Check(None, "")])
+    near = [few for few in passed if 1 / FACTOR <= few.factor * few.d_model / few.items <= FACTOR]
+    each = [
+        f"{num(few.factor)} at ({few.items}, {few.d_model}), m/d_model = {few.items // few.d_model}"
+        for few in passed
+    ]
+    fails = [few.scanned / few.budget for few in found if few.fails]
+    text = f"one head's D_K over D_K* is {listed(each)}: within a factor {num(FACTOR)} of "
+    text += f"m/d_model at {len(near)} of {counted(len(passed), 'point')}"
+    limit = ""
+    if fails:
+        limit = f"it fails at {counted(len(fails), 'other point')}, up to {span_text(fails)} D_K*"
+    checks = [
+        Check(2 * len(near) > len(passed), text),
+        Check(len(near) == len(passed), limit),
+    ]
+    measured = {"points": len(passed), "seeds": min(few.seeds for few in passed)}
+    ratios = [few.items / few.d_model for few in passed]
+    brief = f"{span_text([few.factor for few in passed])} D_K* at {counted(len(passed), 'point')} "
+    brief += f"with m/d_model of {num(min(ratios))} to {num(max(ratios))}"
+    brief += f"; it fails at {len(fails)} others" if fails else ""
+    return judged("C19", checks, measured, brief)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
@@ -107,5 +150,5 @@ FIGURE = Figure(
     draw=draw,
     compare=compare,
     meaning=meaning,
-    claims=(multi_head_advantage,),
+    claims=(multi_head_advantage, one_head_penalty),
 )

@@ -94,6 +94,7 @@ FIGURE = Figure(
     id="fig11",
     title="Figure 11. F1 against D_K, regular graphs",
     grids=("regular",),
+    curves=True,
     draw=draw,
     compare=compare,
     meaning=meaning,

@@ -21,19 +21,21 @@ from headcount.report.figures.comparison_rows import finding_row, number_row
 from headcount.report.figures.fit_rows import slope_text
 from headcount.report.formatting import counted, interval_text, listed, num, percent
 from headcount.report.readings.brackets import brackets
+from headcount.report.readings.frames import least_seeds, passing
 from headcount.report.readings.paper_numbers import paper_integers, paper_value, quoted
 from headcount.report.readings.regular_graphs import (
-    PROPORTIONAL,
     beyond_line,
     degree_heads,
     degree_power,
+    end_power,
     is_proportional,
     regular_line,
 )
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET
 
-SLIGHTLY = 2.0  # a construction within this factor of D_K* is slightly above it
+SLIGHTLY = rule("C24")["slightly"]  # a construction within this factor of D_K* is slightly above it
 
 
 def draw(evidence: Evidence) -> Any:
@@ -68,47 +70,39 @@ def draw(evidence: Evidence) -> Any:
 
 
 def edges_not_vertices(evidence: Evidence) -> Claim:
-    """C5: judged by the fit of Fig. 12 on the paper's degrees."""
-    fit, power = regular_line(evidence), degree_power(evidence)
-    checks = [Check(None, "")]
-    if fit is not None and not isnan(fit.r_squared):
-        paper = paper_value("law.regular.slope")
-        slope = slope_text(fit, paper, "degree")
-        checks = [
-            Check(fit.r_squared >= LINEAR, f"R² {num(fit.r_squared)}"),
-            Check(near(fit.slope, paper), slope),
-            Check(None if power is None else is_proportional(power), _power_text(evidence)),
-        ]
-    return judged(
-        "C5",
-        "Edges, not vertices, set the budget: on r-regular graphs D_K* ≈ "
-        f"{quoted('law.regular.slope')} (m'/d_model) log₂ m with m' = r·m, one line for all "
-        "degrees up to r = 16.",
-        "our fit on the paper's degrees, through the origin and up to r = 16, has "
-        f"R² ≥ {LINEAR}; fully confirmed if its slope is within 15 % of the paper's and D_K* on "
-        f"these degrees grows like m' to a power between {PROPORTIONAL[0]} and {PROPORTIONAL[1]}, "
-        "by least squares on the logarithms.",
-        checks,
-        ("fig12", "fig11"),
-    )
+    """C5: judged by the fit of Fig. 12 on the paper's degrees, and by the power over all."""
+    fit, power = regular_line(evidence), end_power(evidence)
+    if fit is None or isnan(fit.r_squared):
+        return judged("C5", [Check(None, "")])
+    theirs = paper_value("law.regular.slope")
+    checks = [
+        Check(fit.r_squared >= LINEAR, f"R² {num(fit.r_squared)}"),
+        Check(near(fit.slope, theirs), slope_text(fit, theirs, "degree")),
+        Check(None if power is None else is_proportional(power), _power_text(evidence)),
+    ]
+    table = passing(evidence, "regular")
+    brief = f"slope {num(fit.slope)} ({num(theirs)})"
+    if power is not None:
+        brief += f", D_K* grows like m' to the power {num(power)}"
+    return judged("C5", checks, {"degrees": len(table), "seeds": least_seeds(table)}, brief)
 
 
 def _power_text(evidence: Evidence) -> str:
-    """The power of m' on the paper's degrees and on all, and how far off the others are."""
-    power, whole_power = degree_power(evidence), degree_power(evidence, all_degrees=True)
-    if power is None:
+    """The power of m' over all degrees and up to r = 16, and how far off the others are."""
+    ends, power = end_power(evidence), degree_power(evidence)
+    if ends is None:
         return "too few degrees for a power of m'"
-    text = (
-        f"D_K* grows like m' to the power {num(power.slope)} (95 %: "
-        f"{interval_text(power.slope_interval())})"
-    )
-    if whole_power is None or whole_power.points == power.points:
-        return text
+    degrees = passing(evidence, "regular")["degree"]
+    span = f"from r = {degrees.min()} to {degrees.max()}"
+    text = f"{span} D_K* grows like m' to the power {num(ends)}"
     rest = [
         f"r = {degree} lies {side} the line, at {num(factor)} times its value"
         for degree, side, factor in beyond_line(evidence)
     ]
-    return f"{text}, over all {whole_power.points} degrees {num(whole_power.slope)}: {listed(rest)}"
+    if power is None or not rest:
+        return text
+    inner = f"up to r = 16 {num(power.slope)} (95 %: {interval_text(power.slope_interval())})"
+    return f"{text}, {inner}: {listed(rest)}"
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
@@ -146,7 +140,7 @@ def meaning(evidence: Evidence) -> str:
         return UNMEASURED
     gap = percent(line.slope, paper_value("law.regular.slope"))
     rate = "about in proportion"
-    if not is_proportional(power):
+    if not is_proportional(power.slope):
         rate = f"{'less' if power.slope < 1 else 'more'} than in proportion"
     degrees = [
         entry.degree

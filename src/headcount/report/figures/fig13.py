@@ -8,12 +8,14 @@ from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, 
 from headcount.report.figures.comparison_rows import finding_row, number_row
 from headcount.report.formatting import counted, listed, num
 from headcount.report.palette import COLOURS, GREY, PALE
+from headcount.report.readings.frames import least_seeds, passing
 from headcount.report.readings.paper_numbers import paper_value, quoted
 from headcount.report.readings.regular_graphs import degree_heads, degree_power, is_proportional
 from headcount.report.readings.trends import rank_correlation
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 
-RISING = 0.8  # rank correlation of h* with r
+RISING = rule("C11")["rising"]  # rank correlation of h* with r
 
 
 def draw(evidence: Evidence) -> Any:
@@ -68,15 +70,9 @@ def heads_by_density(evidence: Evidence) -> Claim:
             Check(rank is not None and rank >= RISING, f"h* {steps}"),
             Check(close == len(found), text),
         ]
-    return judged(
-        "C11",
-        "The head count at D_K* grows with density and stays within a factor of about "
-        f"{quoted('regular.heads-factor')} of m'/d_model.",
-        f"the rank correlation of h* with r is at least {RISING}; fully confirmed if h*, or a "
-        "head count in its interval, is within that factor of m'/d_model at every degree.",
-        checks,
-        ("fig13",),
-    )
+    table = passing(evidence, "regular")
+    measured = {"degrees": len(table), "seeds": least_seeds(table)}
+    return judged("C11", checks, measured, checks[-1].text)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
@@ -99,7 +95,7 @@ def compare(evidence: Evidence) -> list[Comparison]:
     ]
     if len(found) > 1:
         power = degree_power(evidence, "heads", all_degrees=True)
-        linear_rise = power is not None and is_proportional(power)
+        linear_rise = power is not None and is_proportional(power.slope)
         text = (
             f"h* {', '.join(str(entry.heads) for entry in found)} at r = "
             f"{', '.join(str(e.degree) for e in found)}"

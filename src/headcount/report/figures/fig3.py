@@ -17,9 +17,9 @@ from headcount.report.figures.base import (
     near,
 )
 from headcount.report.figures.comparison_rows import finding_row
-from headcount.report.figures.fit_rows import fit_rows, law_parts, slope_text
+from headcount.report.figures.fit_rows import fit_rows, law_grid, law_parts, slope_text
 from headcount.report.formatting import counted, num, percent
-from headcount.report.readings.frames import fitted, law_points, passing
+from headcount.report.readings.frames import fitted, law_points, least_seeds, passing
 from headcount.report.readings.paper_numbers import paper_value, quoted
 from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET
@@ -72,20 +72,19 @@ def budget_law(evidence: Evidence) -> Claim:
             paper = paper_value(f"law.{name}.slope")
             tight = near(fit.r_squared, paper_value(f"law.{name}.r2"))
             checks.append(Check(fit.r_squared >= LINEAR if name == "wide" else tight, ""))
-            text = f"{_PARTS[name]}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
+            part = f"{law_grid(evidence)}, {_PARTS[name]}"
+            text = f"{part}: {slope_text(fit, paper)}, R² {num(fit.r_squared)}"
             checks.append(Check(near(fit.slope, paper), text))
-    return judged(
-        "C3",
-        f"D_K* follows m log m/d_model: slope {quoted('law.budget.slope')} (R² "
-        f"{quoted('law.budget.r2')}) over all points, {quoted('law.wide.slope')} (R² "
-        f"{quoted('law.wide.r2')}) without the three points d_model = 16, m > 64. The logarithm "
-        "is read as log₂.",
-        "without the three points, which do not meet the theory's precondition, the line through "
-        f"the origin has R² ≥ {LINEAR}; fully confirmed if both slopes, and R² over all points, "
-        "are within 15 % of the paper's.",
-        checks,
-        ("fig3", "fig8"),
-    )
+    brief = ""
+    if all(fits.values()):
+        all_points, wide = (
+            f"{num(fits[name].slope)} (paper {quoted(f'law.{name}.slope')})"  # pyright: ignore
+            for name in ("budget", "wide")
+        )
+        brief = f"slope {all_points}, {wide} {_PARTS['wide']}"
+    points = law_points(evidence)
+    measured = {"points": len(points), "seeds": least_seeds(points)}
+    return judged("C3", checks, measured, brief)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
@@ -115,8 +114,9 @@ def meaning(evidence: Evidence) -> str:
     slope, narrow = paper_value("law.budget.slope"), paper_value("law.wide.slope")
     agree = near(line.slope, slope) and near(wide.slope, narrow)
     return (
-        f"Over {counted(line.points, 'point')} D_K* grows along m log₂ m/d_model with slope "
-        f"{num(line.slope)} (paper: {quoted('law.budget.slope')}) and R² {num(line.r_squared)}; "
+        f"Over {counted(line.points, 'point')} ({law_grid(evidence)}) D_K* grows along "
+        f"m log₂ m/d_model with slope {num(line.slope)} (paper: "
+        f"{quoted('law.budget.slope')}) and R² {num(line.r_squared)}; "
         f"without d_model = 16, m > 64 with slope {num(wide.slope)} (paper: "
         f"{quoted('law.wide.slope')}) and R² {num(wide.r_squared)}. The differences in slope, "
         f"{percent(line.slope, slope)} and {percent(wide.slope, narrow)}, are "

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import log2
 from typing import Any
 
 from headcount.paper import data as paper
 from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
 from headcount.report.figures.comparison_rows import finding_row, runs_row
-from headcount.report.formatting import counted, pairs_text, span_text
+from headcount.report.formatting import counted, listed, num, pairs_text, span_text
 from headcount.report.readings.few_heads import FewHeads, with_heads
-from headcount.report.readings.frames import by_point, curves_on, passing, rows
+from headcount.report.readings.frames import by_point, curves_on, least_seeds, passing, rows
 from headcount.report.readings.paper_numbers import paper_pairs, quoted
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need
+
+LOG_SPREAD = rule("C20")["spread"]  # of the ratio of softmax to max over log m
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def softmax_right(evidence: Evidence) -> Claim:
     right = [panel for panel in panels if panel.right]
     tested = [panel for panel in panels if panel.compressed and panel.one_head is not None]
     helped = [panel for panel in tested if panel.one_head is not None and panel.one_head.worse]
-    checks = [Check(None, "")]
+    checks, factors = [Check(None, "")], []
     if panels:
         factors = [panel.budget / panel.under_max for panel in panels if panel.budget is not None]
         size = f", {span_text(factors)} its D_K*" if factors else ""
@@ -97,16 +102,43 @@ def softmax_right(evidence: Evidence) -> Claim:
             f"several heads beat one in {len(helped)} of {counted(len(tested), 'compressed panel')}"
         )
         checks.append(Check(len(helped) == len(tested) if tested else None, text))
-    return judged(
-        "C6",
-        "With softmax the transition needs a larger D_K than under max, and several heads still "
-        f"beat one where m ≫ d_model: in all panels except {quoted('softmax.exception')}.",
-        "in more than half of the panels D_K* is larger than under max; fully confirmed if it is "
-        "in all of them, and if one head fails or needs over 10 % more in every panel except "
-        f"{quoted('softmax.exception')}.",
-        checks,
-        ("fig5",),
-    )
+    measured = {"panels": len(panels), "seeds": least_seeds(curves_on(evidence, "softmax"))}
+    brief = f"{span_text(factors)} the D_K* of max" if panels and factors else ""
+    return judged("C6", checks, measured, brief)
+
+
+def log_factor(evidence: Evidence) -> Claim:
+    """C20: judged by D_K* under softmax over D_K* under max, along m."""
+    ratios = {
+        (panel.d_model, panel.items): panel.budget / panel.under_max
+        for panel in softmax_panels(evidence)
+        if panel.budget is not None
+    }
+    steps = [
+        after - before
+        for ((width, _), before), ((next_width, _), after) in pairwise(sorted(ratios.items()))
+        if width == next_width
+    ]
+    if not steps:
+        return judged("C20", [Check(None, "")])
+    scaled = [ratio / log2(items) for (_, items), ratio in ratios.items()]
+    spread, sizes = max(scaled) / min(scaled), {items for _, items in ratios}
+    rising = sum(step > 0 for step in steps)
+    each = [
+        f"{num(ratio)} at ({items}, {width})" for (width, items), ratio in sorted(ratios.items())
+    ]
+    grows = f"it grows in {rising} of {counted(len(steps), 'step')} in m"
+    span = log2(max(sizes)) / log2(min(sizes))
+    checks = [
+        Check(2 * rising > len(steps), f"D_K* over that of max is {listed(each)}: {grows}"),
+        Check(
+            spread <= LOG_SPREAD,
+            f"over log m it varies × {num(spread)}, where log m itself varies × {num(span)}",
+        ),
+    ]
+    measured = {"sizes": len(sizes), "seeds": least_seeds(curves_on(evidence, "softmax"))}
+    brief = f"{span_text(list(ratios.values()))} the D_K* of max; {grows}"
+    return judged("C20", checks, measured, brief)
 
 
 def compare(evidence: Evidence) -> list[Comparison]:
@@ -185,5 +217,5 @@ FIGURE = Figure(
     draw=draw,
     compare=compare,
     meaning=meaning,
-    claims=(softmax_right,),
+    claims=(softmax_right, log_factor),
 )

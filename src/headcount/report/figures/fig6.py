@@ -10,12 +10,13 @@ import pandas as pd
 from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
 from headcount.report.figures.comparison_rows import finding_row, runs_row
 from headcount.report.formatting import counted, listed, num, percent
-from headcount.report.readings.frames import curves_on, rows
+from headcount.report.readings.frames import curves_on, least_seeds, rows
 from headcount.report.readings.paper_numbers import paper_integers, paper_value, quoted
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 
-APART = 1.25  # a quarter more error is a clear separation
-LATE_GAIN = 0.1  # one head that gains less over the upper half of its budgets plateaus
+APART = rule("C7")["apart"]  # a quarter more error is a clear separation
+LATE_GAIN = rule("C7")["late_gain"]  # with less in its upper budgets one head plateaus
 
 
 @dataclass(frozen=True)
@@ -155,18 +156,16 @@ def value_channel(evidence: Evidence) -> Claim:
             Check(narrow.plateaus, narrow.late_text if narrow.late_gain is not None else "")
         )
         checks.append(_check_relaxed(wide))
-    return judged(
-        "C7",
-        "Retrieval through a value channel mirrors it (m = 64): at d_model = 16 one head "
-        "plateaus at a high error and 4 heads or more succeed; at d_model = 32 one head is "
-        "competitive, and several heads still end lowest.",
-        f"at d_model = 16 one head's lowest error is at least {APART} times that of 4 heads or "
-        f"more; fully confirmed if it improves by at most {100 * LATE_GAIN:.0f} % over the upper "
-        f"half of its D_K, and if at d_model = 32 it is less than {APART} times and the lowest "
-        "error is not that of one head.",
-        checks,
-        ("fig6",),
-    )
+    seeds = least_seeds(curves_on(evidence, "value"))
+    measured = {"panels": sum(panel is not None for panel in (narrow, wide)), "seeds": seeds}
+    return judged("C7", checks, measured, _error_brief(narrow, wide))
+
+
+def _error_brief(narrow: ValuePanel | None, wide: ValuePanel | None) -> str:
+    if narrow is None:
+        return ""
+    text = f"one head's error is {num(narrow.gap)} times as large at d_model = {narrow.d_model}"
+    return text if wide is None else f"{text}, {num(wide.gap)} at {wide.d_model} (competitive)"
 
 
 def _check_relaxed(wide: ValuePanel | None) -> Check:

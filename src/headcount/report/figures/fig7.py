@@ -10,11 +10,16 @@ import pandas as pd
 from headcount.report.figures.base import UNMEASURED, Comparison, Figure
 from headcount.report.figures.block_cells import cell_columns
 from headcount.report.figures.comparison_rows import finding_row, number_row, runs_row
-from headcount.report.figures.fig7_claims import block_advantage, block_saturation
+from headcount.report.figures.fig7_claims import (
+    block_advantage,
+    block_collapse,
+    block_partial,
+    block_saturation,
+    block_stability,
+)
 from headcount.report.formatting import (
     MISSING,
     counted,
-    f1_text,
     interval_text,
     listed,
     num,
@@ -92,7 +97,7 @@ def _several_rows(panel: Setting) -> list[Comparison]:
     last = panel.several(int(paper_value("block.saturates")))
     if last:
         text = (
-            f"{listed([f'{f1_text(cell.mean)} with {cell.heads}' for cell in last])} at D_K = "
+            f"{listed([f'{num(cell.mean)} with {cell.heads}' for cell in last])} at D_K = "
             f"{last[0].budget}"
         )
         near = all(cell.near_perfect for cell in last)
@@ -117,8 +122,7 @@ def _too_many_rows(panel: Setting) -> list[Comparison]:
     if most is None or best is None:
         return []
     text = (
-        f"{f1_text(most.mean)} with {heads} heads at D_K = {budget}, {f1_text(best.mean)} with "
-        f"{best.heads}"
+        f"{num(most.mean)} with {heads} heads at D_K = {budget}, {num(best.mean)} with {best.heads}"
     )
     return [
         finding_row(
@@ -135,7 +139,7 @@ def _one_head_rows(panel: Setting) -> list[Comparison]:
     compared = []
     low, high = (panel.one(budget) for budget in paper_integers("block.single-head.improves"))
     if low is not None and high is not None:
-        text = f"{f1_text(low.mean)} at {low.budget}, {f1_text(high.mean)} at {high.budget}"
+        text = f"{num(low.mean)} at {low.budget}, {num(high.mean)} at {high.budget}"
         what = _on(panel, "D_K between which one head improves")
         compared.append(finding_row("block.single-head.improves", high.mean > low.mean, text, what))
     end = partial_solution(panel)
@@ -272,6 +276,6 @@ FIGURE = Figure(
     table=table,
     compare=compare,
     meaning=meaning,
-    claims=(block_advantage, block_saturation),
+    claims=(block_advantage, block_saturation, block_partial, block_collapse, block_stability),
     command=block_command,
 )

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from headcount.analysis.fits import LineFit
 from headcount.report.figures.base import Comparison
 from headcount.report.figures.comparison_rows import number_row
-from headcount.report.formatting import counted, interval_text, num, percent
+from headcount.report.formatting import counted, interval_text, listed, num, percent
 from headcount.report.readings.frames import passing
 from headcount.reproduction.evidence import Evidence
+
+BASE_GRID = "base grid"
 
 
 def fit_rows(line: LineFit, what: str, slope: str, r2: str) -> list[Comparison]:
@@ -23,10 +25,20 @@ def fit_rows(line: LineFit, what: str, slope: str, r2: str) -> list[Comparison]:
 
 def law_parts(parts: Sequence[tuple[str, str]], evidence: Evidence) -> list[tuple[bool, str, str]]:
     """Each part over all points of the law, then over the base grid alone where that has fewer."""
-    found = [(False, name, text) for name, text in parts]
-    if len(evidence.law_points()) > len(passing(evidence, "base")):
-        found += [(True, name, f"{text} of the base grid") for name, text in parts]
+    whole = law_grid(evidence)
+    found = [(False, name, f"{whole}, {text}") for name, text in parts]
+    if whole != BASE_GRID:
+        found += [(True, name, f"{BASE_GRID}, {text}") for name, text in parts]
     return found
+
+
+def law_grid(evidence: Evidence) -> str:
+    """Which points the laws of Section 6.1 are fitted to: the planner's own law has more."""
+    extreme, base = (
+        set(table[["items", "d_model"]].itertuples(index=False, name=None))
+        for table in (passing(evidence, "extreme"), evidence.on("base", "thresholds"))
+    )
+    return listed([BASE_GRID, *(f"({items}, {width})" for items, width in sorted(extreme - base))])
 
 
 def slope_text(fit: LineFit, paper: float, noun: str = "point") -> str:

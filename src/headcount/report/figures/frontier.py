@@ -8,7 +8,7 @@ import pandas as pd
 
 from headcount.analysis.laws import feature
 from headcount.errors import InputError
-from headcount.report.figures.base import UNMEASURED, Figure
+from headcount.report.figures.base import BEYOND, Figure
 from headcount.report.formatting import counted, num, span_text, widths_text
 from headcount.report.palette import COLOURS, PALE, SHAPES
 from headcount.reproduction.evidence import Evidence
@@ -163,9 +163,9 @@ def meaning(evidence: Evidence) -> str:
     try:
         found = compiled_frontier(evidence).dropna(subset=["budget"])
     except InputError:
-        return UNMEASURED
+        return BEYOND
     if found.empty:
-        return UNMEASURED
+        return BEYOND
     points = len(found[["items", "d_model", "degree"]].drop_duplicates())
     beside = [
         f"{span_text(shares)} {name}"

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.report.figures.base import UNMEASURED, Figure
+from headcount.report.figures.base import BEYOND, Figure
 from headcount.report.formatting import counted
 from headcount.report.palette import COLOURS, INK, SHAPES
 from headcount.reproduction.evidence import Evidence
@@ -124,7 +124,7 @@ def meaning(evidence: Evidence) -> str:
     try:
         evidence.require_shipped()
     except InputError:
-        return UNMEASURED
+        return BEYOND
     dense = brackets("d")
     ends = [end for one in dense.values() for end in (one.fails_at, one.passes_from) if end]
     narrow = [one.passes_from for one in brackets("b").values() if one.passes_from]

@@ -10,15 +10,16 @@ from typing import Any
 import pandas as pd
 
 from headcount.paper import data as paper
-from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
+from headcount.report.figures.base import BEYOND, Check, Claim, Comparison, Figure, judged
 from headcount.report.formatting import counted, listed, num, pairs_text
 from headcount.report.readings.few_heads import GRID_STEP
-from headcount.report.readings.frames import by_point, curves_on, passing, rows
+from headcount.report.readings.frames import by_point, curves_on, least_seeds, passing, rows
 from headcount.report.readings.paper_numbers import LEVEL
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need
 
-EQUAL = 0.02  # a smaller gap in F1 counts as none
+EQUAL = rule("K1")["equal"]  # a smaller gap in F1 counts as none
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ def draw(evidence: Evidence) -> Any:
 
 
 def linear_control(evidence: Evidence) -> Claim:
-    """C8: judged at equal budgets, and by whether several heads pass with less."""
+    """K1: judged at equal budgets, and by whether several heads pass with less."""
     points = [point for point in linear_points(evidence) if point.gap is not None]
-    checks = [Check(None, "")]
+    checks, gaps = [Check(None, "")], []
     if points:
         gaps = [point.gap for point in points if point.gap is not None]
         pairs = sum(len(point.gaps) for point in points)
@@ -128,17 +129,9 @@ def linear_control(evidence: Evidence) -> Claim:
             f"({pairs} pairs; largest {num(largest, 2)})"
         )
         checks = [Check(all(point.equal for point in points), text), _no_saving(points)]
-    return judged(
-        "C8",
-        "Without a nonlinear aggregation there is no advantage: if scores are summed over heads, "
-        "several heads are equivalent to one of width D_K (Section 3; a control that the paper "
-        "does not run).",
-        f"at equal D_K the median gap in F1 between several heads and one is at most {EQUAL} at "
-        "every point; fully confirmed if, where something passes, several heads never pass with "
-        "over 10 % less.",
-        checks,
-        ("linear",),
-    )
+    measured = {"points": len(points), "seeds": least_seeds(curves_on(evidence, "linear"))}
+    brief = f"median gap in F1 at most {num(max(gaps), 2)}" if points else ""
+    return judged("K1", checks, measured, brief)
 
 
 def _no_saving(points: Sequence[LinearPoint]) -> Check:
@@ -183,7 +176,7 @@ def meaning(evidence: Evidence) -> str:
     """Whether several heads whose scores are summed do better than one."""
     points = [point for point in linear_points(evidence) if point.gap is not None]
     if not points:
-        return UNMEASURED
+        return BEYOND
     gap, largest = max(point.gap or 0.0 for point in points), max(point.largest for point in points)
     parts = []
     for point in points:

@@ -9,15 +9,25 @@ from statistics import median
 import pandas as pd
 
 from headcount.paper import data as paper
-from headcount.paper.data import next_key_dim
-from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
+from headcount.report.figures.base import UNMEASURED, Comparison, Figure
 from headcount.report.figures.comparison_rows import number_row
-from headcount.report.formatting import MISSING, allowed_text, counted, f1_text, num, signed
-from headcount.report.readings.frames import by_heads_on, curves_on, passing, rows
-from headcount.report.readings.paper_numbers import LEVEL, paper_integers, paper_value, quoted
+from headcount.report.figures.table1_claims import small_widths
+from headcount.report.formatting import (
+    MISSING,
+    allowed_text,
+    counted,
+    f1_text,
+    num,
+    signed,
+)
+from headcount.report.readings.frames import (
+    by_heads_on,
+    curves_on,
+    passing,
+    rows,
+)
+from headcount.report.readings.paper_numbers import LEVEL, paper_integers
 from headcount.reproduction.evidence import Evidence
-
-MEDIAN_FACTOR = 1.5  # by which our median d_k* may differ from the paper's
 
 
 @dataclass(frozen=True)
@@ -147,47 +157,6 @@ def _ends(evidence: Evidence) -> dict[tuple[int, int], tuple[str, str]]:
 def _with_ends(middle: int, low: int | None, high: int | None) -> str:
     """Write "56 [48, 64]"; an end that nothing reached as "–"."""
     return f"{middle} [{MISSING if low is None else low}, {MISSING if high is None else high}]"
-
-
-def small_widths(evidence: Evidence) -> Claim:
-    """C10: judged by d_k* of the base grid."""
-    table = passing(evidence, "base")
-    widths, heads = (
-        [int(width) for width in table["key_dim"]],
-        [int(count) for count in table["heads"]],
-    )
-    low, high = paper_integers("key-dim.range")
-    checks = [Check(None, "")]
-    if len(widths) > 1:
-        strict = sum(low <= width <= high for width in widths)
-        inside = sum(low - 1 <= width <= next_key_dim(high) for width in widths)
-        text = (
-            f"d_k* {min(widths)} to {max(widths)}, {strict} of {counted(len(widths), 'point')} in "
-            f"[{low}, {high}]"
-        )
-        if strict < len(widths):
-            rest = "the other" if strict == len(widths) - 1 else "the others"
-            text += f", {rest if inside == len(widths) else inside - strict} within one step of it"
-        middle, paper = float(median(widths)), paper_value("key-dim.median")
-        near_median = 1 / MEDIAN_FACTOR <= middle / paper <= MEDIAN_FACTOR
-        spread = max(heads) / min(heads), max(widths) / min(widths)
-        checks = [
-            Check(4 * inside >= 3 * len(widths), text),
-            Check(inside == len(widths), ""),
-            Check(near_median, f"median {num(middle)} (paper {num(paper)})"),
-            Check(spread[0] > spread[1], f"h* varies × {num(spread[0])}, d_k* × {num(spread[1])}"),
-        ]
-    return judged(
-        "C10",
-        f"At D_K* each head is narrow, d_k* in [{low}, {high}] with median "
-        f"{quoted('key-dim.median')}: gains come from adding heads rather than from making each "
-        "head wide.",
-        f"three quarters of our d_k* fall within [{low}, {high}], give or take one step of the "
-        f"widths; fully confirmed if all do, the median is within a factor {MEDIAN_FACTOR} of the "
-        "paper's, and h* varies by a larger factor than d_k*.",
-        checks,
-        ("table1", "fig2"),
-    )
 
 
 def compare(evidence: Evidence) -> list[Comparison]:

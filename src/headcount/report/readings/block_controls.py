@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from headcount.report.readings.block_runs import Cell, Setting, settings
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 
-CLOSED, OPEN = 0.8, 0.2  # shares of the gap that count as all of it and as nothing
+# Shares of the gap that count as all of it and as nothing.
+CLOSED, OPEN = rule("C18")["closed"], rule("C18")["open"]
 AT_TEST = "s and q barred at the test"
 _NAMES = {"barred": "s barred in training too", "two-values": "second value path"}
 

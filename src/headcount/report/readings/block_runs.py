@@ -14,11 +14,12 @@ import pandas as pd
 from headcount.analysis.curves import curves
 from headcount.report.readings.frames import rows
 from headcount.report.readings.paper_numbers import paper_value
+from headcount.report.rules import shared_number
 from headcount.reproduction.evidence import Evidence
 
-COLLAPSED = 0.05  # a run with a lower test accuracy has learnt nothing
-NEAR = 0.05  # accuracies closer than that count as the same; near-perfect is 1 − NEAR
-COMPRESSED = 8  # m/d_model of the paper's experiment
+COLLAPSED = shared_number("collapsed")  # a run with a lower test accuracy has learnt nothing
+NEAR = shared_number("near")  # closer accuracies count as the same; near-perfect is 1 − NEAR
+COMPRESSED = int(shared_number("compressed"))  # m/d_model of the paper's experiment
 RANDOM = "gaussian"  # the table that is not of tokens
 _KEY = ["table", "table_hash", "items", "length", "d_model", "control", "scale"]
 _PROTOCOL = ["steps", "batch", "learning_rate"]
@@ -232,8 +233,16 @@ def judged_panels(evidence: Evidence) -> list[Setting]:
 
 
 def block_command(evidence: Evidence) -> str:
-    """The command that made the runs; without runs the one that makes a small part of them."""
-    return str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+    """The command that made the runs, or where it reads a file of its maker's, one like it.
+
+    Without runs it is the command that makes a small part of them.
+    """
+    made = str(evidence.block_provenance.get("command") or "headcount reproduce --only fig7")
+    if not re.search(r"--table \S+\.(safetensors|npy)\b", made):
+        return made
+    if evidence.provenance.get("preset", "paper") == "paper":
+        return "headcount reproduce --preset paper --only fig7 --table smollm2"
+    return "headcount reproduce --only fig7"
 
 
 def collapse_counts(cells: Iterable[Cell]) -> tuple[int, int]:

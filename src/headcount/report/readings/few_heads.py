@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from headcount.report.readings.frames import curves_on, passing, rows
+from headcount.report.readings.frames import PERMUTATIONS, curves_on, passing, rows
 from headcount.report.readings.paper_numbers import LEVEL
+from headcount.report.rules import shared_number
 from headcount.reproduction.evidence import Evidence
 
-GRID_STEP = 1.1  # budgets are tested in steps of 10 %, so smaller differences mean nothing
+# budgets are tested in steps of 10 %, so smaller differences mean nothing
+GRID_STEP = 1 + shared_number("grid_step")
+
+
+Curves = dict[int, dict[int, tuple[float, int]]]  # by heads and budget: mean F1 and seeds
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class FewHeads:
     scanned: int  # largest budget
     budget: int  # D_K* of the point
     best_heads: int  # h*
+    seeds: int
+    behind: tuple[int, ...]  # head counts with a lower F1 at about the D_K of its best F1
 
     @property
     def fails(self) -> bool:
@@ -45,20 +52,45 @@ class FewHeads:
         return self.factor > GRID_STEP
 
 
+def one_head_everywhere(evidence: Evidence) -> list[FewHeads]:
+    """One head at every point of the permutations under max, each point once."""
+    found = {
+        (few.items, few.d_model): few
+        for grid in reversed(PERMUTATIONS)
+        for few in with_heads(evidence, grid)
+    }
+    return [found[point] for point in sorted(found)]
+
+
 def with_heads(evidence: Evidence, grid: str, heads: int = 1) -> list[FewHeads]:
     """Every point of a grid with this head count alone, in order."""
     point = ("items", "d_model", "degree")
-    tested: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
-    for m, d, r, budget, mean in rows(
-        curves_on(evidence, grid, heads=heads), *point, "budget", "mean"
-    ):
-        tested.setdefault((m, d, r), []).append((budget, mean))
+    tested: dict[tuple[int, int, int], Curves] = {}
+    names = ("heads", "budget", "mean", "runs")
+    for m, d, r, count, budget, mean, seeds in rows(curves_on(evidence, grid), *point, *names):
+        tested.setdefault((m, d, r), {}).setdefault(count, {})[budget] = (mean, seeds)
     found = []
     for m, d, r, budget, best_heads in rows(passing(evidence, grid), *point, "central", "heads"):
-        curve = tested.get((m, d, r), [])
-        alone = min((tried for tried, mean in curve if mean >= LEVEL), default=None)
-        scanned = max((tried for tried, _ in curve), default=0)
+        curves = tested.get((m, d, r), {})
+        curve = curves.get(heads, {})
+        alone = min((tried for tried, (mean, _) in curve.items() if mean >= LEVEL), default=None)
+        scanned = max(curve, default=0)
         if scanned >= budget or alone is not None:
-            best = max(mean for _, mean in curve)
-            found.append(FewHeads(m, d, r, heads, alone, best, scanned, budget, best_heads))
+            best, at = max((mean, tried) for tried, (mean, _) in curve.items())
+            seeds = min(count for _, count in curve.values())
+            few = FewHeads(
+                *(m, d, r, heads, alone, best, scanned, budget, best_heads, seeds),
+                behind=_behind(curves, best, at, heads),
+            )
+            found.append(few)
     return found
+
+
+def _behind(curves: Curves, best: float, at: int, heads: int) -> tuple[int, ...]:
+    """The larger head counts whose F1 is lower at the budget nearest to `at`, if within a step."""
+    lower = []
+    for count, curve in sorted(curves.items()):
+        nearest = min(curve, key=lambda tried: abs(tried - at))
+        if count > heads and 1 / GRID_STEP <= nearest / at <= GRID_STEP:
+            lower += [count] if curve[nearest][0] < best else []
+    return tuple(lower)

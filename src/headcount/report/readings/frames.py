@@ -11,6 +11,8 @@ from headcount.analysis.fits import LineFit
 from headcount.errors import InputError
 from headcount.reproduction.evidence import Evidence
 
+PERMUTATIONS = ("base", "extreme", "diagonal")  # the grids of permutations under max
+
 
 def rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
     """Columns as rows of plain values, None for what is missing."""
@@ -39,6 +41,17 @@ def passing(evidence: Evidence, grid: str) -> pd.DataFrame:
 def law_points(evidence: Evidence, base_only: bool = False) -> pd.DataFrame:
     """The thresholds that the laws of Section 6.1 are fitted to, or those of the base grid."""
     return passing(evidence, "base") if base_only else evidence.law_points()
+
+
+def permutation_points(evidence: Evidence) -> pd.DataFrame:
+    """The thresholds of all permutations under max, each point once."""
+    found = pd.concat([passing(evidence, grid) for grid in PERMUTATIONS])
+    return found.drop_duplicates(["items", "d_model"], ignore_index=True)
+
+
+def least_seeds(table: pd.DataFrame) -> int:
+    """The seeds of the threshold or curve that has the fewest; 0 where there is none."""
+    return int(min(table["runs"].tolist(), default=0))
 
 
 def by_point(curves: pd.DataFrame) -> list[tuple[tuple[int, int], pd.DataFrame]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,12 @@ from headcount.analysis.fits import LineFit, fit_line
 from headcount.analysis.laws import feature, regular_fit
 from headcount.report.readings.frames import fitted, passing, rows
 from headcount.report.readings.paper_numbers import paper_integers
+from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 from headcount.theory.laws import BUDGET
 
-PROPORTIONAL = (0.8, 1.2)  # a power that counts as 1
+# a power that counts as 1
+PROPORTIONAL = (rule("C5")["least_power"], rule("C5")["largest_power"])
 
 
 def regular_line(evidence: Evidence, *, all_degrees: bool = False) -> LineFit | None:
@@ -29,9 +32,18 @@ def degree_power(
     return fitted(_log_fit, _degrees(evidence, all_degrees), column=column)
 
 
-def is_proportional(power: LineFit) -> bool:
+def end_power(evidence: Evidence) -> float | None:
+    """The power of r with which D_K* grows from the least to the largest degree measured."""
+    found = sorted(rows(passing(evidence, "regular"), "degree", "central"))
+    if len(found) < 2:
+        return None
+    (least, first), (largest, last) = found[0], found[-1]
+    return log(last / first) / log(largest / least)
+
+
+def is_proportional(power: float) -> bool:
     """Whether a power counts as 1."""
-    return PROPORTIONAL[0] <= power.slope <= PROPORTIONAL[1]
+    return PROPORTIONAL[0] <= power <= PROPORTIONAL[1]
 
 
 def beyond_line(evidence: Evidence) -> list[tuple[int, str, float]]:

@@ -14,6 +14,17 @@ from headcount.training.engines.base import Engine
 EngineName = Literal["auto", "native", "torch", "triton"]
 
 
+SLOW = (
+    "with the torch engine, which takes 10 to 40 times as long as the native one; that one "
+    "needs a C++ compiler (g++) when headcount is installed"
+)
+
+
+def is_slow(engine: Engine) -> bool:
+    """Whether it is the engine that is left where there is neither a compiler nor a GPU."""
+    return (engine.name, engine.device) == ("torch", "cpu")
+
+
 class SlowerEngine(UserWarning):
     """`auto` took a slower engine than this machine could run; the text says what is missing."""
 

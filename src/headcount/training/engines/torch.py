@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from headcount.problem.contexts import ContextSampler
-from headcount.shapes import Bool, Float, Int
-from headcount.training.engines.base import BETAS, EPSILON, Check, State, adam_scales, lockstep
-from headcount.training.objective import metrics, score_gradient, tally
+from headcount.problem.contexts import StackedSampler
+from headcount.shapes import Float, Int
+from headcount.training.engines.base import Check, State, adam_scales, lockstep
+from headcount.training.engines.edges import StackedEdges
+from headcount.training.engines.torch_step import StackedRuns
+from headcount.training.objective import aggregated, metrics, tally
 from headcount.training.spec import RunSpec
-from headcount.training.task import task_of
+from headcount.training.task import task_of, training_key
 
-_STEPS_AT_ONCE = 1000  # steps whose contexts are drawn together
+_LABELS_AT_ONCE = 2**20  # pairs of items whose labels are looked up together
 _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
+_JOINED_AT_ONCE = 2**18  # of them where they are joined at once: what a cache holds
+_MANY = 64  # context entries per item², above which each pair is scored once
+_PADDED_TO = 4  # runs on the CPU
 
 
 class TorchEngine:
@@ -32,20 +38,21 @@ class TorchEngine:
         return replace(spec, seed=0)
 
     def capacity(self, spec: RunSpec) -> int:
-        """The width of every fleet of such runs.
-
-        Batched products round differently for other batch sizes, so a fleet is filled up with
-        copies of its last run: then no result depends on how many runs there are.
-        """
         most = 16 if self.device == "cpu" else 512
         return max(
             1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model))
         )
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TorchFleet:
-        width = max(self.capacity(specs[0]), len(specs))
+        """A batched product may round differently for another batch size.
+
+        So the products of a fleet are always of the same number of runs, the last one repeated if
+        need be: then no result depends on how many runs there are. On a GPU that number is the
+        capacity; on the CPU it is small, as the copies cost time there.
+        """
+        at_once = _PADDED_TO if self.device == "cpu" else self.capacity(specs[0])
         return TorchFleet(
-            specs, states or [State.initial(spec) for spec in specs], self.device, width
+            specs, states or [State.initial(spec) for spec in specs], self.device, at_once
         )
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
@@ -56,90 +63,69 @@ class TorchFleet:
     """Runs that differ in nothing but the seed, stacked."""
 
     def __init__(
-        self, specs: Sequence[RunSpec], states: Sequence[State], device: str, width: int
+        self, specs: Sequence[RunSpec], states: Sequence[State], device: str, at_once: int
     ) -> None:
-        self.specs, self.device, self._width = list(specs), device, width
+        self.device, self._at_once = device, at_once
         self.taken = lockstep(states)
+        self._load(specs, states, [None] * len(specs))
+
+    def _load(
+        self, specs: Sequence[RunSpec], states: Sequence[State], diverged: Sequence[int | None]
+    ) -> None:
+        self.specs, self._diverged = list(specs), list(diverged)
         self._tasks = [task_of(spec) for spec in specs]
+        graphs = [task.graph for task in self._tasks]
+        self._sampler = StackedSampler(graphs, self.specs[0].length, self.specs[0].rate)
+        self._width = -(-len(specs) // self._at_once) * self._at_once
+        self._edges = StackedEdges(self._padded(graphs), self.device)
+        self._runs = StackedRuns(
+            self.specs[0],
+            self._padded(states),
+            self._stacked([task.rows for task in self._tasks]),
+            self._stacked([task.messages for task in self._tasks]),
+            self._at_once,
+        )
 
-        def stacked(parts: list[Tensor]) -> Tensor:
-            return torch.stack(parts + parts[-1:] * (width - len(parts))).to(device)
+    def _padded(self, parts: Sequence[Any]) -> list[Any]:
+        """The last one repeated up to the width."""
+        return [*parts, *[parts[-1]] * (self._width - len(parts))]
 
-        self._rows = stacked([task.rows for task in self._tasks])
-        self._targets = stacked([task.targets for task in self._tasks])
-        self._messages = stacked([task.messages for task in self._tasks])
-        self.weights = stacked([state.weights for state in states])
-        self.first = stacked([state.first for state in states])
-        self.second = stacked([state.second for state in states])
-        self.threshold = stacked([state.threshold for state in states])
-        self._diverged = torch.zeros(width, dtype=torch.int64, device=device)
+    def _stacked(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.stack(self._padded(parts)).to(self.device)
 
     def launch(self, steps: int) -> None:
-        for first in range(0, steps, _STEPS_AT_ONCE):
-            some = min(_STEPS_AT_ONCE, steps - first)
+        length = self.specs[0].length
+        at_once = max(1, _LABELS_AT_ONCE // (self._width * length**2))
+        for first in range(0, steps, at_once):
+            some = min(at_once, steps - first)
             contexts = self.contexts(some)
             scales = adam_scales(self.specs[0].learning_rate, self.taken, some).tolist()
-            for context, (rate, scale) in zip(contexts.unbind(1), scales, strict=True):
-                self._step(context, rate, scale)
-                self.taken += 1
+            finite = self._runs.take_steps(contexts, self._edges.labels(contexts), scales)
+            for row in range(len(self.specs)):
+                if self._diverged[row] is None and not finite[row].all():
+                    self._diverged[row] = self.taken + int(finite[row].int().argmin()) + 1
+            self.taken += some
         self._values = self._evaluate(
             range(len(self.specs)), [task.validation for task in self._tasks]
         )
 
     def check(self) -> Check:
-        return Check(
-            self._values, [step or None for step in self._diverged[: len(self.specs)].tolist()]
-        )
+        return Check(self._values, list(self._diverged))
 
     def test(self, rows: Sequence[int]) -> list[float]:
         return self._evaluate(rows, [self._tasks[row].test for row in rows])
 
     def states(self, rows: Sequence[int]) -> list[State]:
-        parts = (self.weights, self.first, self.second, self.threshold)
-        return [
-            State(*(part[row].cpu().clone() for part in parts), taken=self.taken) for row in rows
-        ]
+        return [self._runs.state(row, self.taken) for row in rows]
 
     def keep(self, rows: Sequence[int]) -> None:
-        self.specs = [self.specs[row] for row in rows]
-        self._tasks = [self._tasks[row] for row in rows]
-        filled = list(rows) + list(rows)[-1:] * (self._width - len(rows))
-        which = torch.tensor(filled, dtype=torch.int64, device=self.device)
-        state = ("weights", "first", "second", "threshold", "_diverged")
-        for name in ("_rows", "_targets", "_messages", *state):
-            setattr(self, name, getattr(self, name)[which])
+        states, diverged = self.states(rows), [self._diverged[row] for row in rows]
+        self._load([self.specs[row] for row in rows], states, diverged)
 
     def contexts(self, steps: int) -> Int[Tensor, "width steps length"]:
         """The training contexts of the next steps, from every run's own stream."""
-        drawn = [
-            ContextSampler(task.graph, spec.length, spec.rate).draw(
-                steps, seed=spec.seed, stream=spec.stream, start=self.taken
-            )
-            for spec, task in zip(self.specs, self._tasks, strict=True)
-        ]
-        return torch.stack(drawn + drawn[-1:] * (self._width - len(drawn))).to(self.device)
-
-    def _step(self, context: Int[Tensor, "runs length"], rate: float, scale: float) -> None:
-        """One step of every run: forward, backward, AdamW."""
-        run = torch.arange(len(context), device=self.device)[:, None]
-        x = self._rows[run, context]
-        projected = x[:, None, None] @ self.weights  # Q and K: [runs, 2, heads, length, key_dim]
-        queries, keys = projected[:, 0], projected[:, 1]
-        slope, down = score_gradient(
-            self.specs[0],
-            queries @ keys.mT,
-            _labels(self._targets, context),
-            self.threshold[:, 0],
-            self._messages[run, context],
-        )
-        moved = torch.stack([slope @ keys, slope.mT @ queries], 1)
-        total = slope.sum((1, 2, 3))  # one number that is not finite as soon as any slope is not
-        self._diverged = torch.where(
-            (self._diverged == 0) & ~total.isfinite(), self.taken + 1, self._diverged
-        )
-        _adam(self.weights, x.mT[:, None, None] @ moved, self.first, self.second, rate, scale)
-        tau, first, second = self.threshold.unbind(1)
-        _adam(tau, down, first, second, rate, scale)
+        keys = [training_key(spec) for spec in self.specs]
+        return self._stacked(self._sampler.draw(steps, keys, self.taken).unbind())
 
     def _evaluate(
         self, rows: Sequence[int], contexts: list[Int[Tensor, "count length"]]
@@ -149,7 +135,7 @@ class TorchFleet:
         for row, own in zip(rows, contexts, strict=True):
             total = torch.zeros(2, dtype=torch.float64, device=self.device)
             for scores, positive, messages in self._scored(row, own.to(self.device)):
-                threshold = self.threshold[row, 0].expand(len(scores))
+                threshold = self._runs.threshold[row].expand(len(scores))
                 total += (
                     tally(self.specs[row], scores, positive, threshold, messages).double().sum(0)
                 )
@@ -160,31 +146,32 @@ class TorchFleet:
         self, row: int, contexts: Int[Tensor, "count length"]
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Scores, labels and messages of a run's contexts, some at a time."""
-        queries, keys = self._rows[row] @ self.weights[row]  # [heads, items, key_dim] each
         spec = self.specs[row]
+        queries, keys = self._runs.projected_items(row)  # [heads, items, key_dim] each
+        table = None
+        if spec.heads * spec.items**2 <= min(
+            _SCORES_AT_ONCE, spec.heads * _MANY * contexts.numel()
+        ):
+            table = _pair_scores(spec, queries, keys)
         for some in contexts.split(max(1, _SCORES_AT_ONCE // (spec.heads * spec.length**2))):
-            scores = queries[:, some].transpose(0, 1) @ keys[:, some].transpose(0, 1).mT
-            positive = _labels(self._targets[row].expand(len(some), -1, -1), some)
-            yield scores, positive, self._messages[row][some]
+            if table is None:
+                scores = queries[:, some].transpose(0, 1) @ keys[:, some].transpose(0, 1).mT
+            else:
+                pairs = (some * spec.items)[:, :, None] + some[:, None, :]
+                scores = table.index_select(1, pairs.flatten())
+                scores = scores.view(-1, *pairs.shape).transpose(0, 1)
+            positive = self._edges.labels(some[None], row)[0]
+            yield scores, positive, self._runs.messages[row][some]
 
 
-def _labels(
-    targets: Int[Tensor, "runs items degree"], context: Int[Tensor, "runs length"]
-) -> Bool[Tensor, "runs length length"]:
-    """y_pq: is item q of the context an out-neighbour of item p?"""
-    run = torch.arange(len(context), device=context.device)[:, None]
-    return (targets[run, context][:, :, None] == context[:, None, :, None]).any(-1)
-
-
-def _adam(
-    value: Float[Tensor, "*any"],
-    gradient: Float[Tensor, "*any"],
-    first: Float[Tensor, "*any"],
-    second: Float[Tensor, "*any"],
-    rate: float,
-    scale: float,
-) -> None:
-    """AdamW in place."""
-    first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
-    second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-    value.sub_(rate * first / (second.sqrt() * scale + EPSILON))
+def _pair_scores(
+    spec: RunSpec,
+    queries: Float[Tensor, "heads items key_dim"],
+    keys: Float[Tensor, "heads items key_dim"],
+) -> Float[Tensor, "rows pairs"]:
+    """The scores of all pairs of items, of each head, or joined where a pair's own suffice."""
+    if spec.variant == "softmax":
+        return (queries @ keys.mT).flatten(1)
+    rows = max(1, _JOINED_AT_ONCE // (spec.heads * spec.items))
+    parts = [aggregated(spec, part @ keys.mT) for part in queries.split(rows, 1)]
+    return torch.cat(parts).view(1, -1)

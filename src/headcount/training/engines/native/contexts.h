@@ -12,6 +12,10 @@ struct Context {
     int positives;
 };
 
+// Above this out-degree the items of a context are looked up among an item's neighbours, and not
+// the neighbours among the items.
+constexpr int HUB = 256;
+
 // SplitMix64 as a function of a counter.
 static inline uint64_t word(uint64_t key, uint64_t counter) {
     uint64_t z = key + (counter + 1) * 0x9E3779B97F4A7C15u;
@@ -33,6 +37,40 @@ static void mark(const Run& run, const Context& context, uint8_t* place) {
 static void unmark(const Run& run, const Context& context, uint8_t* place) {
     for (int p = 0; p < run.length; p++) place[context.items[p]] = 0;
 }
+
+// The out-neighbours of an item, in order.
+struct Neighbors {
+    const int32_t* items;
+    int64_t count;
+
+    Neighbors(const Run& run, int32_t item) {
+        const int64_t first = run.starts ? run.starts[item] : int64_t(item) * run.degree;
+        items = run.targets + first;
+        count = run.starts ? run.starts[item + 1] - first : run.degree;
+    }
+
+    bool is_hub() const { return count > HUB; }
+
+    bool has(int32_t item) const {
+        int64_t low = 0, high = count;
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (items[middle] < item) low = middle + 1;
+            else high = middle;
+        }
+        return low < count && items[low] == item;
+    }
+
+    // Whether one of them is in a marked context.
+    bool touch(const Run& run, const Context& context, const uint8_t* place) const {
+        int touched = 0;
+        if (is_hub())
+            for (int q = 0; q < run.length; q++) touched |= has(context.items[q]);
+        else
+            for (int64_t k = 0; k < count; k++) touched |= place[items[k]];
+        return touched;
+    }
+};
 
 // Context n of the run's stream, marked. `entry` holds 0 … items − 1 before and after: only the
 // swaps are undone, so a draw costs O(ℓ) whatever the number of items. `place` held zeros.
@@ -61,14 +99,12 @@ static void draw(const Run& run, uint64_t n, Context& context, int32_t* entry, u
     for (; chosen && length > 1; chosen &= chosen - 1) {
         int p = __builtin_ctzll(chosen);
         if (context.items[p] != drawn[p]) continue;
-        const int32_t* targets = run.targets + int64_t(drawn[p]) * run.degree;
-        int touched = 0;
-        for (int k = 0; k < run.degree; k++) touched |= place[targets[k]];
-        if (touched) continue;
+        const Neighbors targets(run, drawn[p]);
+        if (!targets.count || targets.touch(run, context, place)) continue;
         int other = below(bring[p] >> 32, length - 1);
         other += other >= p;
         place[context.items[other]] = 0;
-        context.items[other] = targets[below(bring[p], run.degree)];
+        context.items[other] = targets.items[below(bring[p], targets.count)];
         place[context.items[other]] = other + 1;
     }
 }
@@ -78,13 +114,16 @@ static void label(const Run& run, Context& context, uint8_t* place) {
     for (int q = 0; q <= run.length; q++) context.sources[q] = 0;
     context.valid = context.positives = 0;
     for (int p = 0; p < run.length; p++) {
-        const int32_t* targets = run.targets + int64_t(context.items[p]) * run.degree;
-        for (int k = 0; k < run.degree; k++) {
-            int q = place[targets[k]];
+        const Neighbors targets(run, context.items[p]);
+        auto add = [&](int q) {  // a target at position q − 1, or nowhere
             context.sources[q] |= uint64_t(1) << p;
             context.valid |= uint64_t(q > 0) << p;
             context.positives += q > 0;
-        }
+        };
+        if (targets.is_hub())
+            for (int q = 1; q <= run.length; q++) add(targets.has(context.items[q - 1]) ? q : 0);
+        else
+            for (int64_t k = 0; k < targets.count; k++) add(place[targets.items[k]]);
     }
     unmark(run, context, place);
 }

@@ -38,12 +38,14 @@ static void count_pairs(const Run* run, int32_t* table) {
             for (int p = 0; p < length; p++) row[items[p]]++;
         }
     }
-    for (int64_t item = 0; item < run->items; item++)
-        for (int k = 0; k < run->degree; k++) {
-            const int64_t target = run->targets[item * run->degree + k];
-            int32_t& count = table[target * run->stride + item];
+    for (int64_t item = 0; item < run->items; item++) {
+        const int64_t first = run->starts ? run->starts[item] : item * run->degree;
+        const int64_t last = run->starts ? run->starts[item + 1] : first + run->degree;
+        for (int64_t k = first; k < last; k++) {
+            int32_t& count = table[int64_t(run->targets[k]) * run->stride + item];
             count = -count;
         }
+    }
 }
 
 // Runs spread over threads. A run stays on one thread for all its steps, so no sum is ever split

@@ -18,7 +18,7 @@ class Run(ctypes.Structure):
     """`struct Run` of run.h, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("rows", "messages", "targets")),
+        *((name, ctypes.c_void_p) for name in ("rows", "messages", "targets", "starts")),
         *((name, ctypes.c_void_p) for name in ("weights", "first", "second")),
         *((name, ctypes.c_void_p) for name in ("threshold", "scales")),
         *((name, ctypes.c_void_p) for name in ("contexts", "counts")),

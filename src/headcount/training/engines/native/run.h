@@ -10,7 +10,8 @@ struct Run {
     // The task. Rows are padded with zeros to `width`, a multiple of 16.
     const float* rows;       // X: [items][width]
     const float* messages;   // X W_V: [items][width]
-    const int32_t* targets;  // [items][degree]
+    const int32_t* targets;  // of item 0, item 1 …, each item's in order
+    const int64_t* starts;   // [items + 1], into `targets`; null where all have `degree` of them
     // The state, in panels of V columns: [columns / V][depth][V]. Column c < D_K belongs to W_Q,
     // D_K + c to W_K. A panel's column block is one vector, so no load or store is strided.
     float* weights;
@@ -29,7 +30,9 @@ struct Run {
     int64_t diverged;  // the first step with a number that is not finite, or 0
     int64_t columns;   // 2·D_K, padded to V
     double tally[2];   // what objective.tally counts, summed
-    int32_t items, width, depth, heads, key_dim, degree, length, variant, stride;
+    int32_t items, width, depth, heads, key_dim;
+    int32_t degree;  // of every item, or 0
+    int32_t length, variant, stride;
     float sharpness;
 };
 

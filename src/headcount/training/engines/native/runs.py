@@ -31,8 +31,10 @@ class NativeRun:
             [_panels(part, lanes) for part in (state.weights, state.first, state.second)]
         )
         self._threshold = state.threshold.clone()
-        task = (self._task.rows, self._task.messages, self._task.targets)
+        task = (self._task.rows, self._task.messages, self._task.targets, self._task.starts)
         self.record = Run(*(part.data_ptr() for part in (*task, *self._state, self._threshold)))
+        if spec.graph == "regular":
+            self.record.degree, self.record.starts = spec.degree, 0
         self.record.key, self.record.chosen = training_key(spec) % 2**64, int(spec.rate * 2**32)
         self.record.taken, self.record.variant = state.taken, _VARIANTS[spec.variant]
         panels, self.record.depth, _ = self._state[0].shape
@@ -40,7 +42,7 @@ class NativeRun:
         self.record.heads, self.record.key_dim = spec.heads, spec.key_dim
         if spec.variant == "sum":
             self.record.heads, self.record.key_dim = 1, spec.budget
-        for name in ("items", "degree", "length", "sharpness"):
+        for name in ("items", "length", "sharpness"):
             setattr(self.record, name, getattr(spec, name))
 
     @property
@@ -83,7 +85,8 @@ class _TaskArrays:
 
     rows: Float[Tensor, "items padded"]
     messages: Float[Tensor, "items padded"]
-    targets: Int[Tensor, "items degree"]
+    targets: Int[Tensor, " edges"]
+    starts: Int[Tensor, " ends"]
     validation: Int[Tensor, "validation length"]
     test: Int[Tensor, "test length"]
     counts: Int[Tensor, "rows rows"] | None = None
@@ -105,9 +108,9 @@ def _arrays(task: Task) -> _TaskArrays:
             pad(part, (0, -part.shape[1] % _ROW)).contiguous()
             for part in (task.rows, task.messages)
         )
-        _ARRAYS[task] = _TaskArrays(
-            rows, messages, task.targets.int(), task.validation.int(), task.test.int()
-        )
+        edges = (torch.tensor(task.graph.targets).int(), torch.tensor(task.graph.starts))
+        contexts = (task.validation.int(), task.test.int())
+        _ARRAYS[task] = _TaskArrays(rows, messages, *edges, *contexts)
     return _ARRAYS[task]
 
 

@@ -9,8 +9,8 @@ static inline Mask positive(const Context& context, int q, int p) {
 PHASE float logistic_slope(const Run& run, const Work& work, const Context& context) {
     const int length = run.length;
     const float pairs = length * length, scale = run.sharpness / pairs, tau = run.threshold[0];
-    float weight = length - 1;  // Eq. (30) above degree 1
-    if (run.degree > 1)
+    float weight = length - 1;  // of a permutation; Eq. (30) otherwise
+    if (run.degree != 1)
         weight = context.positives ? (pairs - context.positives) / context.positives : 0;
     Vec total = {};
     for (int q = 0; q < length; q++)

@@ -100,7 +100,8 @@ class TritonFleet:
         shape, runs, problems, spec = self.shape, self._runs, self._problems, self.specs[0]
         scales = torch.from_numpy(adam_scales(spec.learning_rate, self.taken, steps))
         state = (runs.weights, runs.first, runs.second, runs.threshold, runs.diverged)
-        problem = (problems.rows, problems.targets, problems.messages, runs.first_row)
+        problem = (problems.rows, problems.targets, problems.starts, problems.messages)
+        problem += (runs.first_row, problems.halvings)
         scaling = (scales.to(self.device), runs.head_scales)
         protocol = (steps, self.taken, spec.sharpness)
         kernel, own, sizes = training.train_resident, (), {}
@@ -152,8 +153,9 @@ class TritonFleet:
         chance = int(self.specs[0].rate * 2**32)
         _launch(
             checks.draw_contexts, (len(runs), -(-steps // _DRAWN)), 1,
-            contexts, runs.keys, runs.items, runs.first_row, self._problems.targets, steps,
-            self.taken, chance, DEGREE=shape.degree, LENGTH=shape.length, L=shape.l, BLOCK=_DRAWN,
+            contexts, runs.keys, runs.items, runs.first_row, self._problems.targets,
+            self._problems.starts, self._problems.halvings, steps, self.taken, chance,
+            DEGREE=shape.degree, LENGTH=shape.length, L=shape.l, BLOCK=_DRAWN,
         )  # fmt: skip
         return contexts
 
@@ -194,8 +196,9 @@ class TritonFleet:
         _launch(
             checks.tally_contexts, (len(runs), parts), shape.check_warps,
             tallies, tables, runs.threshold, contexts, runs.task, self._problems.targets,
-            self._problems.messages, runs.first_row, runs.first_place, runs.head_scales,
-            runs.places, contexts.shape[1], PER=_PER, **shape.constants(), GROUP=shape.group,
+            self._problems.starts, self._problems.halvings, self._problems.messages,
+            runs.first_row, runs.first_place, runs.head_scales, runs.places, contexts.shape[1],
+            PER=_PER, **shape.constants(), GROUP=shape.group,
             PART=shape.part,
         )  # fmt: skip
         return tallies

@@ -25,7 +25,9 @@ class Problems:
 
     rows: Float[Tensor, "all_items dm"]
     messages: Float[Tensor, "all_items dm"]
-    targets: Int[Tensor, "all_items degree"]
+    targets: Int[Tensor, " all_edges"]  # of each item in turn
+    starts: Int[Tensor, " ends"]  # where an item's targets begin, one more at the end
+    halvings: int  # after which a bisection of any item's targets has ended
     contexts: dict[str, Int[Tensor, "tasks count l"]]  # by name: validation, test
     counts: dict[str, Int[Tensor, " pairs"]]  # of all tasks' pairs; empty unless checks use pairs
 
@@ -44,10 +46,13 @@ class Problems:
                 [_signed_counts(task, getattr(task, name).to(device)) for task in tasks]
             )
 
+        degrees = torch.cat([torch.tensor(task.graph.out_degrees) for task in tasks])
         return cls(
             packed([task.rows for task in tasks]),
             packed([task.messages for task in tasks]),
-            torch.cat([task.targets for task in tasks]).int().to(device),
+            torch.cat([torch.tensor(task.graph.targets) for task in tasks]).int().to(device),
+            torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]).to(device),
+            int(degrees.max()).bit_length(),
             {name: contexts(name) for name in _SETS},
             {name: counts(name) for name in _SETS} if shape.pairs else {},
         )
@@ -58,9 +63,8 @@ def _signed_counts(task: Task, contexts: Int[Tensor, "count length"]) -> Int[Ten
     items = task.graph.items
     codes = (contexts[:, :, None] * items + contexts[:, None, :]).flatten()
     counts = torch.bincount(codes, minlength=items**2)
-    edges = torch.arange(items)[:, None] * items + task.targets
     sign = torch.full((items**2,), -1, dtype=torch.int32)
-    sign[edges.flatten()] = 1
+    sign[torch.from_numpy(task.graph.sources * items + task.graph.targets)] = 1
     return counts.int() * sign.to(contexts.device)
 
 

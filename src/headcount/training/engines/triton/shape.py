@@ -22,7 +22,7 @@ class Shape:
     """
 
     variant: str
-    degree: int
+    degree: int  # of every item, or 0
     heads: int
     h: int  # padded
     length: int
@@ -37,7 +37,7 @@ class Shape:
         heads, key_dim = (1, spec.budget) if spec.variant == "sum" else (spec.heads, spec.key_dim)
         return cls(
             "max" if spec.variant == "sum" else spec.variant,
-            spec.degree,
+            spec.degree if spec.graph == "regular" else 0,
             heads,
             _power(heads, 1),
             spec.length,

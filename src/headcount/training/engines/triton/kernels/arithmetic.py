@@ -102,14 +102,37 @@ def joined_scores(s, VARIANT: tl.constexpr):
 
 
 @jit
-def labels(targets, row, item, DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr):
-    """y_pq as [L, L]: is item q an out-neighbour of item p?"""
+def among(targets, first, end, item, halvings):
+    """Whether each item is one of the sorted targets first … end − 1, by bisection."""
+    low, high = first + tl.zeros_like(item), end + tl.zeros_like(item)
+    for _ in range(halvings):
+        middle = (low + high) // 2
+        less = tl.load(targets + middle, mask=low < high, other=0) < item
+        low, high = tl.where((low < high) & less, middle + 1, low), tl.where(less, high, middle)
+    return tl.load(targets + low, mask=low < end, other=-2) == item
+
+
+@jit
+def labels(targets, starts, halvings, row, item, DEGREE: tl.constexpr, LENGTH: tl.constexpr,
+           L: tl.constexpr):  # fmt: skip
+    """y_pq as [L, L]: is item q an out-neighbour of item p?
+
+    Where all items have DEGREE of them, each is compared. Otherwise (DEGREE = 0) the neighbours of
+    item i are targets[starts[i]:starts[i + 1]], and one kernel serves all graphs: an item may have
+    none of them or thousands.
+    """
     # Padded positions hold item −1 and load target −2: they match nothing, nor each other.
     inside = tl.arange(0, L) < LENGTH
-    y = tl.zeros((L, L), tl.int1)
-    for j in range(DEGREE):
-        target = tl.load(targets + (row + item) * DEGREE + j, mask=inside, other=-2)
-        y |= target[:, None] == item[None, :]
+    if DEGREE == 0:
+        first = tl.load(starts + row + item, mask=inside, other=0)
+        end = tl.load(starts + row + item + 1, mask=inside, other=0)
+        item = tl.broadcast_to(item[None, :], (L, L))
+        y = among(targets, first[:, None], end[:, None], item, halvings)
+    else:
+        y = tl.zeros((L, L), tl.int1)
+        for j in range(DEGREE):
+            target = tl.load(targets + (row + item) * DEGREE + j, mask=inside, other=-2)
+            y |= target[:, None] == item[None, :]
     return y
 
 
@@ -143,7 +166,7 @@ def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
         slope = tl.where(valid[:, None], slope, 0.0) * (2.0 / count)
     else:
         chance = _reciprocal(1.0 + tl.exp(-alpha * (joined - tau)))
-        if DEGREE == 1:
+        if DEGREE == 1:  # a permutation
             weight = LENGTH - 1.0
         else:  # Eq. (30)
             count = tl.sum(y.to(tl.float32))

@@ -6,6 +6,7 @@ import triton.language as tl
 from triton import jit
 
 from headcount.training.engines.triton.kernels.arithmetic import (
+    among,
     head_scores,
     joined_scores,
     labels,
@@ -42,8 +43,8 @@ def _row(a, slot, j):
     return tl.sum(tl.where(slot == j, a, 0), axis=0)[None, :]
 
 
-@jit(do_not_specialize=["steps", "taken", "chance"])
-def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chance,
+@jit(do_not_specialize=["halvings", "steps", "taken", "chance"])
+def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, steps, taken, chance,
                   DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr,
                   BLOCK: tl.constexpr):  # fmt: skip
     """Contexts taken … taken + steps − 1 of every run's stream: ContextSampler, bit for bit.
@@ -75,10 +76,17 @@ def draw_contexts(contexts, keys, items, first_row, targets, steps, taken, chanc
     for p in range(LENGTH):
         source = _row(drawn, slot, p)
         acts = (_row(chosen, slot, p) > 0) & (_row(context, slot, p) == source) & (LENGTH > 1)
-        for j in range(DEGREE):
-            neighbor = tl.load(targets + (row + source) * DEGREE + j)
-            acts = acts & (tl.max((context == neighbor).to(tl.int32), axis=0)[None, :] == 0)
-        target = tl.load(targets + (row + source) * DEGREE + _row(pointed, slot, p))
+        if DEGREE == 0:
+            first, end = tl.load(starts + row + source), tl.load(starts + row + source + 1)
+            there = among(targets, first, end, context, halvings).to(tl.int32)
+            acts = acts & (end > first) & (tl.max(there, axis=0)[None, :] == 0)
+            at = first + _below(_row(which, slot, p), (end - first).to(tl.int32))
+            target = tl.load(targets + at, mask=acts, other=0)
+        else:
+            for j in range(DEGREE):
+                neighbor = tl.load(targets + (row + source) * DEGREE + j)
+                acts = acts & (tl.max((context == neighbor).to(tl.int32), axis=0)[None, :] == 0)
+            target = tl.load(targets + (row + source) * DEGREE + _row(pointed, slot, p))
         context = tl.where(acts & (slot == _row(other, slot, p)), target, context)
     tl.store(contexts + (run * steps + n) * L + slot, context, mask=n < steps)
 
@@ -138,9 +146,9 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
 
 
-@jit
-def tally_contexts(tallies, tables, thresholds, contexts, task, targets, messages, first_row,
-                   first_place, head_scales, places, count, PER: tl.constexpr,
+@jit(do_not_specialize=["halvings"])
+def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, halvings, messages,
+                   first_row, first_place, head_scales, places, count, PER: tl.constexpr,
                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
                    DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
@@ -160,7 +168,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, message
     first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
         item = tl.load(contexts + (of_task * count + j) * L + position)
-        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
         joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
         for head in range(0, HEADS, GROUP):
             s = tl.zeros((GROUP, L, L), tl.float32)

@@ -52,9 +52,9 @@ def _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, d
     tl.store(diverged_at + run, diverged)
 
 
-@jit(do_not_specialize=["steps", "taken"])
+@jit(do_not_specialize=["steps", "taken", "halvings"])
 def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
-                   messages, first_row, scales, head_scales, steps, taken, alpha,
+                   starts, messages, first_row, halvings, scales, head_scales, steps, taken, alpha,
                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
                    DK: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
@@ -76,7 +76,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     diverged = tl.load(diverged_at + run)
     for n in range(steps):
         item = tl.load(contexts + (run * steps + n) * L + position)
-        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
         x = tl.load(
             rows + (row + item)[:, None] * DM + i[None, :],
             mask=(position < LENGTH)[:, None],
@@ -124,9 +124,10 @@ def _update(x_at, inside, gradient, weights, firsts, seconds, at, rate, scale, D
         tl.store(seconds + here, v)
 
 
-@jit(do_not_specialize=["steps", "taken"])
+@jit(do_not_specialize=["steps", "taken", "halvings"])
 def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
-                    messages, first_row, scales, head_scales, scratch, steps, taken, alpha,
+                    starts, messages, first_row, halvings, scales, head_scales, scratch, steps,
+                    taken, alpha,
                     VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
                     H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
                     DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
@@ -157,7 +158,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
     inside = position < LENGTH
     for n in range(steps):
         item = tl.load(contexts + (run * steps + n) * L + position)
-        y = labels(targets, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
         x_at = rows + (row + item) * DM
         rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
         joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)

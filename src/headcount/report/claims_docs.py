@@ -1,0 +1,157 @@
+"""The rules and verdicts as documents: docs/reproduction.md and the claims table of the README.
+
+`make docs` writes both from the runs that are shipped with headcount.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from textwrap import fill
+
+from headcount.files import replacing
+from headcount.report.agreement import shipped_claims
+from headcount.report.figures.base import Claim
+from headcount.report.formatting import listed
+from headcount.report.rules import Rule, rules, rules_version
+from headcount.report.statements import statements
+from headcount.reproduction.shipped import MEASURED
+
+PAGE, README = Path("docs/reproduction.md"), Path("README.md")
+_COLUMNS = 100
+_TABLE = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
+_SPLIT_PROGRAM = """```python
+import time
+
+import torch
+
+torch.set_num_threads(1)
+budget, width, counts = 512, 768, (1, 2, 4, 8, 16, 32, 64)
+queries, keys = torch.randn(2, width, budget).unbind()
+for length, repeats in ((16, 200), (1024, 5)):
+    rows = torch.randn(length, width)
+    best = dict.fromkeys(counts, float("inf"))
+    for heads in counts * repeats:
+        start = time.process_time()
+        q, k = ((rows @ w).view(length, heads, -1).transpose(0, 1) for w in (queries, keys))
+        (q @ k.transpose(1, 2) / (budget // heads) ** 0.5).softmax(-1)
+        best[heads] = min(best[heads], 1000 * (time.process_time() - start))
+    print(length, {heads: round(best[heads], 2) for heads in counts})
+```"""
+
+
+def write_documents(root: Path) -> list[Path]:
+    """Write both documents into a checkout of the repository, and give those that changed."""
+    page, readme = root / PAGE, root / README
+    changed = []
+    for path, text in ((page, reproduction_page()), (readme, with_claims(readme.read_text()))):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def with_claims(readme: str) -> str:
+    """The README with its table of claims as the shipped runs judge them."""
+    rows = [
+        (f"{claim.id} {rules()[claim.id].title}", claim.verdict, _brief(claim))
+        for claim in shipped_claims()
+    ]
+    return _TABLE.sub(lambda match: _table(("claim", "verdict", "measured"), rows) + "\n", readme)
+
+
+def _brief(claim: Claim) -> str:
+    return f"{claim.brief}; thin evidence" if claim.thin else claim.brief
+
+
+def reproduction_page() -> str:
+    """The text of docs/reproduction.md."""
+    made = MEASURED.evidence().provenance
+    parts = [
+        "# Claims, rules and verdicts",
+        f"This page is written by `make docs` from the runs that are shipped with headcount "
+        f"({made['runs']:,} runs, {made['date']}, {made['machine']}; Figure 7 has its own) and "
+        "from the rules in `src/headcount/report/claims.toml`, version "
+        f"{rules_version()}. A test fails if it is out of date.",
+        "A verdict follows from the rule alone. A claim is not confirmed if the first condition of "
+        "its rule fails, partly confirmed if only the first holds, and confirmed if all hold. Each "
+        "rule states how much evidence it needs: with less the evidence is called thin, and the "
+        "verdict is “partly” at most. The rules were not registered before the runs. The first of "
+        "them were committed together with the results, and each later change is listed below with "
+        "the verdict before and after. C8 is not in use (see K1).",
+        "## Verdicts",
+        _table(
+            ("claim", "verdict", "measured", "date of the rule"),
+            [
+                (f"{c.id} {rules()[c.id].title}", c.verdict, _brief(c), rules()[c.id].date)
+                for c in shipped_claims()
+            ],
+        ),
+        "## Rules changed after the runs",
+        "Verdicts before and after a change are those on the runs of 2026-11-15.",
+        _table(
+            ("claim", "earlier rule", "date, commit", "before", "after", "why it was changed"),
+            _changes(rules().values()),
+        ),
+        "## Rules",
+        *(line for claim in shipped_claims() for line in _rule_lines(claim)),
+        "## Theorems and lemmas",
+        "These follow from arguments and tests, not from runs. The numbers are those of "
+        "[deviations.md](deviations.md). The table is kept in "
+        "`src/headcount/report/statements.toml`.",
+        _table(
+            ("statement", "what it says", "verdict", "why", "deviation"),
+            [(one.id, one.text, one.verdict, one.why, one.where) for one in statements()],
+        ),
+        "## The time of a split",
+        "The times of C23, in milliseconds of processor time by head count "
+        f"({rules()['C23'].measured['machine']}, {rules()['C23'].measured['date']}), come from:",
+        _SPLIT_PROGRAM,
+    ]
+    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _changes(found: Iterable[Rule]) -> list[tuple[str, ...]]:
+    return [
+        (one.id, old.rule, f"{old.date}, {old.commit}", old.before, old.after, old.why)
+        for one in found
+        for old in one.earlier
+    ]
+
+
+def _rule_lines(claim: Claim) -> list[str]:
+    """What the page says of one claim."""
+    by = rules()[claim.id]
+    needs = listed([f"{least} {name}" for name, least in by.least.items()])
+    thin = f" Thin evidence: {claim.thin}." if claim.thin else ""
+    return [
+        f"### {by.id} {by.title}",
+        f"{by.text} ({by.place})",
+        f"*Rule of {by.date}:* {by.rule}",
+        f"*Evidence it needs:* {needs}." if by.least else "*Evidence:* counted, without runs.",
+        f"**{claim.verdict}**: {claim.number}.{thin}",
+    ]
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |".replace(
+            "| --- ", "|---"
+        ).replace("|--- |", "|---|")
+        for line in lines
+    )
+
+
+def _wrapped(part: str) -> str:
+    """A paragraph in lines of at most 100 columns; tables, titles and programs as they are."""
+    if part.startswith(("|", "#", "```")):
+        return part
+    return fill(part, _COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    for path in write_documents(Path.cwd()):
+        print(path)

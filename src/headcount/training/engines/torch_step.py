@@ -1,0 +1,173 @@
+"""Steps of stacked runs in torch: few operations, each over all runs and heads, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headcount.shapes import Bool, Float, Int
+from headcount.training.engines.base import BETAS, EPSILON, State
+from headcount.training.objective import pair_weights, score_gradient
+from headcount.training.spec import RunSpec
+
+Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and where the product goes
+
+
+class StackedRuns:
+    """The weights of runs that differ only in the seed, and all that a step of theirs needs.
+
+    W_Q and W_K of all heads are one matrix [d_model, 2·heads·key_dim] per run, so a projection and
+    its gradient are one product each. Weights and thresholds share one block of memory, and Adam is
+    a few operations on it. Products are of `at_once` runs.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        states: Sequence[State],
+        rows: Float[Tensor, "runs items d_model"],
+        messages: Float[Tensor, "runs items d_model"],
+        at_once: int,
+    ) -> None:
+        self._spec, self._rows, self.messages = spec, rows, messages
+        self._all_rows = rows.flatten(0, 1)
+        runs, device = len(states), rows.device
+        self._width = 2 * spec.heads * spec.key_dim
+        self._size = runs * spec.d_model * self._width
+        block = torch.zeros(5, self._size + runs, device=device)
+        self._value, self._first, self._second, self._gradient, self._scratch = block
+        for part, name in enumerate(("weights", "first", "second")):
+            each = torch.stack([_joined(getattr(state, name)) for state in states])
+            block[part, : self._size] = each.flatten().to(device)
+            thresholds = torch.stack([state.threshold[part] for state in states])
+            block[part, self._size :] = thresholds.to(device)
+        self._tau, self._tau_gradient = self._value[self._size :], self._gradient[self._size :]
+        self._allocate(runs, at_once)
+
+    @property
+    def threshold(self) -> Float[Tensor, " runs"]:
+        """τ of every run."""
+        return self._tau
+
+    def state(self, run: int, taken: int) -> State:
+        """A copy of a run's state on the CPU."""
+        parts = (self._value, self._first, self._second)
+        weights, first, second = (
+            _by_head(self._spec, self._matrices(part)[run]).cpu() for part in parts
+        )
+        threshold = torch.stack([part[self._size + run] for part in parts]).cpu()
+        return State(weights, first, second, threshold, taken)
+
+    def projected_items(self, run: int) -> Float[Tensor, "2 heads items key_dim"]:
+        """Queries and keys of every item."""
+        return self._rows[run] @ _by_head(self._spec, self._matrices(self._value)[run])
+
+    def take_steps(
+        self,
+        contexts: Int[Tensor, "runs steps length"],
+        positive: Bool[Tensor, "runs steps length length"],
+        scales: Sequence[Sequence[float]],
+    ) -> Bool[Tensor, "runs steps"]:
+        """Forward, backward and AdamW on one context per run and step; which slopes were finite."""
+        runs, steps, _ = contexts.shape
+        first = torch.arange(runs, device=contexts.device)[:, None, None] * self._rows.shape[1]
+        index = (contexts + first).transpose(0, 1).reshape(steps, -1)
+        positive = positive.transpose(0, 1).contiguous()
+        labels, weights = positive.float(), pair_weights(self._spec, positive)
+        # One number per run and step that is not finite as soon as any slope is not.
+        totals = torch.empty(steps, runs, device=self._rows.device)
+        parts = (part.unbind() for part in (index, labels, weights, totals))
+        for step, (rate, scale) in zip(zip(*parts, strict=True), scales, strict=True):
+            self._find_gradient(*step)
+            self._adam(rate, scale)
+        return totals.isfinite().T.cpu()
+
+    def _find_gradient(
+        self,
+        items: Int[Tensor, " slots"],
+        labels: Float[Tensor, "runs length length"],
+        weights: Float[Tensor, "runs length length"],
+        total: Float[Tensor, " runs"],
+    ) -> None:
+        """The gradient of one context per run; `items` counts through the items of all runs."""
+        spec = self._spec
+        torch.index_select(self._all_rows, 0, items, out=self._x)
+        _multiply(self._projections)
+        self._heads.copy_(self._projected)
+        _multiply(self._score_products)
+        messages = self._x_by_run  # which only the variant `value` looks at
+        if spec.variant == "value":
+            messages = self.messages.flatten(0, 1)[items].view_as(messages)
+        slope, down = score_gradient(spec, self._scores, labels, weights, self._tau, messages)
+        torch.sum(slope, (1, 2, 3), out=total)
+        slopes = slope.reshape(-1, spec.length, spec.length).split(self._batch)
+        for part, (queries, keys, to_queries, to_keys) in zip(slopes, self._moved, strict=True):
+            torch.bmm(part, keys, out=to_queries)
+            torch.bmm(part.mT, queries, out=to_keys)
+        self._gathered.copy_(self._moved_by_slot)
+        _multiply(self._gradients)
+        self._tau_gradient.copy_(down)
+
+    def _adam(self, rate: float, scale: float) -> None:
+        """AdamW in place."""
+        self._first.mul_(BETAS[0]).add_(self._gradient, alpha=1 - BETAS[0])
+        self._second.mul_(BETAS[1])
+        self._second.addcmul_(self._gradient, self._gradient, value=1 - BETAS[1])
+        torch.sqrt(self._second, out=self._scratch).mul_(scale).add_(EPSILON)
+        self._value.addcdiv_(self._first, self._scratch, value=-rate)
+
+    def _matrices(self, part: Tensor) -> Float[Tensor, "runs d_model width"]:
+        return part[: self._size].view(-1, self._spec.d_model, self._width)
+
+    def _allocate(self, runs: int, at_once: int) -> None:
+        """Buffers of a step, and the views of them that its products work on."""
+        spec, device = self._spec, self._rows.device
+        length, heads, key_dim = spec.length, spec.heads, spec.key_dim
+        self._batch = at_once * heads
+
+        def empty(*shape: int) -> Tensor:
+            return torch.empty(shape, device=device)
+
+        self._x = empty(runs * length, spec.d_model)
+        self._x_by_run = x = self._x.view(runs, length, spec.d_model)
+        by_slot = empty(runs, length, self._width)
+        by_head, moved = (
+            empty(2, runs * heads, length, key_dim),
+            empty(2, runs * heads, length, key_dim),
+        )
+        scores = empty(runs * heads, length, length)
+
+        def slotwise(part: Tensor) -> Tensor:  # [runs, length, 2, heads, key_dim]
+            return part.view(2, runs, heads, length, key_dim).permute(1, 3, 0, 2, 4)
+
+        self._projected = self._gathered = by_slot.view(runs, length, 2, heads, key_dim)
+        self._heads, self._moved_by_slot = slotwise(by_head), slotwise(moved)
+        self._scores = scores.view(runs, heads, length, length)
+
+        def products(*parts: Tensor, size: int = at_once) -> list[Any]:
+            return list(zip(*(part.split(size) for part in parts), strict=True))
+
+        self._projections: Products = products(x, self._matrices(self._value), by_slot)
+        queries, keys = by_head
+        self._score_products: Products = products(queries, keys.mT, scores, size=self._batch)
+        self._moved = products(queries, keys, *moved, size=self._batch)
+        self._gradients: Products = products(x.mT, by_slot, self._matrices(self._gradient))
+
+
+def _multiply(products: Products) -> None:
+    for left, right, out in products:
+        torch.bmm(left, right, out=out)
+
+
+def _joined(weights: Float[Tensor, "2 heads d_model key_dim"]) -> Float[Tensor, "d_model width"]:
+    return weights.permute(2, 0, 1, 3).flatten(1)
+
+
+def _by_head(
+    spec: RunSpec, matrix: Float[Tensor, "d_model width"]
+) -> Float[Tensor, "2 heads d_model key_dim"]:
+    shape = (spec.d_model, 2, spec.heads, spec.key_dim)
+    return matrix.view(shape).permute(1, 2, 0, 3).contiguous()
