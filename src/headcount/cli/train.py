@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from headcount.training.spec import RunSpec
 
 
+class GraphName(StrEnum):
+    regular = "regular"
+    random = "random"
+    skewed = "skewed"
+
+
+class TableName(StrEnum):
+    gaussian = "gaussian"
+    binary = "binary"
+
+
 class VariantName(StrEnum):
     max = "max"
     softmax = "softmax"
@@ -42,6 +53,13 @@ def train(
         typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
     ] = VariantName.max,
     degree: Annotated[int, typer.Option(help="r of a regular graph; 1 is a permutation.")] = 1,
+    graph: Annotated[
+        GraphName,
+        typer.Option(help="regular, or m·r edges drawn uniformly (random) or with hubs (skewed)."),
+    ] = GraphName.regular,
+    table: Annotated[
+        TableName, typer.Option(help="Gaussian unit-norm rows, or binary ones (Cor. B.7).")
+    ] = TableName.gaussian,
     context_length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
     rate: Annotated[
         float, typer.Option(help="ρ, how often a target is brought into the context.")
@@ -72,12 +90,13 @@ def train(
     The interval is the 95 % t-interval over seeds (A.2). A run that diverged
     counts as F1 = 0; it is left out of a mean squared error.
 
-    Seed N trains on what make graph and make embeddings gaussian draw with
-    --seed N, so verify can judge the weights.
+    Seed N trains on what make graph and make embeddings draw with --seed N,
+    so verify can judge the weights.
 
     \b
     Example:
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --seeds 10
+      headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --graph skewed --table binary
     """
     from headcount.training.spec import RunSpec
 
@@ -92,6 +111,8 @@ def train(
         "key_dim": key_dim,
         "variant": variant.value,
         "degree": degree,
+        "graph": graph.value,
+        "table": table.value,
         "length": context_length if length is None else length,
         "rate": rate,
         "steps": steps or 0,
@@ -122,6 +143,7 @@ def _train(
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
     names = ("items", "d_model", "heads", "key_dim", "budget", "degree", "variant", "metric")
+    names = (*names, "graph", "table")
     described = {name: getattr(specs[0], name) for name in names} | {
         "folder": None if out is None else str(out)
     }
