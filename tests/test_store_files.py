@@ -244,6 +244,8 @@ def _version_2(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         for name in ("details", *schema.PROBLEM):
             connection.execute(f'ALTER TABLE runs DROP COLUMN "{name}"')
+        for name in ("contents", "files"):
+            connection.execute(f"DROP TABLE {name}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
 

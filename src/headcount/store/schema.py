@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION = 0x48434E54  # "HCNT", kept in the file's header: other programs' files are refused
-VERSION = 4
+VERSION = 5
 
 # What every finished run has, in the order of its digest.
 COLUMNS = (
@@ -42,6 +42,11 @@ _OF_PROBLEM = [
 _CHECKPOINTS = """CREATE TABLE checkpoints (
     hash TEXT PRIMARY KEY, taken INTEGER NOT NULL, engine TEXT NOT NULL, device TEXT NOT NULL,
     seconds, history TEXT NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL)"""
+# Graphs and tables of one's own, in parts: SQLite's blobs hold up to a gigabyte.
+_CONTENTS = """CREATE TABLE contents (
+    hash TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (hash, part))"""
+# What a file, by its path from the store, held when runs were first trained on it.
+_FILES = "CREATE TABLE files (path TEXT PRIMARY KEY, hash TEXT NOT NULL)"
 _INDEX = f"CREATE INDEX runs_sorted ON runs ({SORTED})"
 _SWEEPS = """CREATE TABLE sweeps (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, pid INTEGER NOT NULL,
@@ -55,7 +60,7 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     runs = _RUNS.format(more="".join(f", {column}" for column in _OF_PROBLEM))
-    for statement in (runs, _CHECKPOINTS, _INDEX, _SWEEPS):
+    for statement in (runs, _CHECKPOINTS, _INDEX, _SWEEPS, _CONTENTS, _FILES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
@@ -144,4 +149,10 @@ def _from_3(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE runs ADD COLUMN {column}")
 
 
-_STEPS = {1: _from_1, 2: _from_2, 3: _from_3}
+def _from_4(connection: sqlite3.Connection) -> None:
+    """Version 4 had no graphs and tables of one's own."""
+    connection.execute(_CONTENTS)
+    connection.execute(_FILES)
+
+
+_STEPS = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
