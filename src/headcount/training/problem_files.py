@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from headcount.problem.graph import Graph
 from headcount.problem.reading import read_problem
 from headcount.problem.tables import load_embeddings
 from headcount.training.spec import GRAPHS, TABLES, is_content_hash
+
+_Content = TypeVar("_Content", Graph, Tensor)
 
 
 class ProblemFiles:
@@ -51,7 +54,7 @@ class ProblemFiles:
             return graph, self._note(table, load_embeddings(table, self._key))
         return graph, table
 
-    def _note(self, path: Path, content: Graph | Tensor) -> Graph | Tensor:
+    def _note(self, path: Path, content: _Content) -> _Content:
         self.hashes[path] = register(content)
         return content
 
