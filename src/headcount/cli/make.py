@@ -21,6 +21,7 @@ class GraphKind(StrEnum):
     permutation = "permutation"
     regular = "regular"
     random = "random"
+    skewed = "skewed"
 
 
 class Relation(StrEnum):
@@ -42,7 +43,7 @@ def graph(
     items: Items,
     out: Out,
     degree: Annotated[int | None, typer.Option(help="r, for regular graphs.")] = None,
-    edges: Annotated[int | None, typer.Option(help="m', for random graphs.")] = None,
+    edges: Annotated[int | None, typer.Option(help="m', for random and skewed graphs.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -53,14 +54,19 @@ def graph(
       headcount make graph regular --items 128 --degree 4 --out graph.csv
     """
     from headcount.problem.edge_list import write_graph
-    from headcount.problem.makers import permutation_graph, random_graph, regular_graph
+    from headcount.problem.makers import (
+        permutation_graph,
+        random_graph,
+        regular_graph,
+        skewed_graph,
+    )
 
     _require(kind, "--degree", degree, needed=kind is GraphKind.regular)
-    _require(kind, "--edges", edges, needed=kind is GraphKind.random)
+    _require(kind, "--edges", edges, needed=kind in (GraphKind.random, GraphKind.skewed))
     if degree is not None:
         made = regular_graph(items, degree, seed)
     elif edges is not None:
-        made = random_graph(items, edges, seed)
+        made = (random_graph if kind is GraphKind.random else skewed_graph)(items, edges, seed)
     else:
         made = permutation_graph(items, seed)
     write_graph(made, out)
