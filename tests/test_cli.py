@@ -39,7 +39,6 @@ def folder(tmp_path_factory) -> Path:
     (path / "words.csv").write_text("source,target\n0,1\none,2\n")
     (path / "fraction.csv").write_text("source,target\n0,1.5\n")
     (path / "three.csv").write_text("source,target\n0,1\n1,2,3\n")
-    (path / "gap.csv").write_text("source,target\n0,1\n\n1,2\n")
     (path / "huge.csv").write_text("source,target\n0,99999999999999999999\n")
     table = np.load(path / "table.npy")
     np.save(path / "short.npy", table[:20])
@@ -139,7 +138,7 @@ BAD_INPUT = {
         ["make", "graph", "permutation", "--items", "10000000000", "--out", "x.csv"],
         "too many",
     ),
-    "an unknown option": (["verify", "--nope"], "No such option: --nope; see --help"),
+    "an unknown option": (["verify", "--qqq"], "No such option: --qqq; see --help"),
     "an unknown command": (["nonsense"], "No such command 'nonsense'"),
     "a missing option": (["make", "graph", "permutation"], "Missing option '--items'"),
     "construct nothing": (["construct"], "give a graph and a table"),
@@ -177,7 +176,6 @@ BAD_INPUT = {
         ["plan", "--items", "64", "--d-model", "16", "--bits", "1e-308"],
         "1e-6 to 1e6 bits",
     ),
-    "a blank line": (["verify", WEIGHTS, "gap.csv", TABLE], "gap.csv, line 3"),
     "an id beyond 64 bits": (["verify", WEIGHTS, "huge.csv", TABLE], "huge.csv, line 2"),
     "too few rows": (["verify", WEIGHTS, GRAPH, "short.npy"], "graph.csv, line"),
     "a NaN row": (["verify", WEIGHTS, GRAPH, "nan.npy"], "nan.npy, row 7"),
@@ -200,7 +198,7 @@ BAD_INPUT = {
         "missing.safetensors: not a whole weights file",
     ),
     "a newer format": (["show", "newer.safetensors"], "upgrade"),
-    "unknown table format": (["verify", WEIGHTS, GRAPH, "graph.csv"], "use .npy or .safetensors"),
+    "unknown table format": (["verify", WEIGHTS, GRAPH, "edges.csv.gz"], "use .npy, .npz,"),
     "contexts with repeats": (
         ["verify", WEIGHTS, GRAPH, TABLE, "--contexts", "twice.npy"],
         "context 1 holds the same",

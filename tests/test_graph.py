@@ -55,7 +55,7 @@ def test_a_graph_cannot_be_changed():
 
 def test_networkx_labels_must_be_items():
     with pytest.raises(InputError, match="convert_node_labels_to_integers"):
-        Graph.from_networkx(nx.DiGraph([("a", "b")]))
+        Graph.from_networkx(nx.DiGraph([("a", 1)]))
 
 
 def test_undirected_edges_become_both_directions():

@@ -242,7 +242,10 @@ def _version_2(path: Path) -> None:
     with Store(path) as store:
         store.add(map(result_of, range(5)))
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE runs DROP COLUMN details")
+        for name in ("details", *schema.PROBLEM):
+            connection.execute(f'ALTER TABLE runs DROP COLUMN "{name}"')
+        for name in ("contents", "files"):
+            connection.execute(f"DROP TABLE {name}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
 

@@ -165,7 +165,7 @@ def test_an_interrupt_prints_what_is_finished(command, monkeypatch, tmp_path):
         (["--first-seed", "-1"], "seed -1 does not fit"),
         (["--length", "17"], "length 17 does not fit"),
         (["--rate", "1.5"], "rate 1.5 is not between 0 and 1"),
-        (["--variant", "value", "--degree", "2"], "degree 2 does not fit"),
+        (["--degree", "16"], "degree 16 does not fit"),
         (["--variant", "mean"], "--variant"),
         (["--out", "taken"], "taken: cannot be a folder"),
     ],

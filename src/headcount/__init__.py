@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all
 if TYPE_CHECKING:
     # Problems: graphs, embedding tables, contexts
     from headcount.problem.graph import Graph as Graph
+    from headcount.problem.conversion import as_graph as as_graph
     from headcount.problem.makers import permutation_graph as permutation_graph
     from headcount.problem.makers import regular_graph as regular_graph
     from headcount.problem.makers import random_graph as random_graph
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
     from headcount.problem.makers import with_positions as with_positions
     from headcount.problem.edge_list import read_graph as read_graph
     from headcount.problem.edge_list import write_graph as write_graph
+    from headcount.problem.vocabulary import Vocabulary as Vocabulary
+    from headcount.problem.vocabulary import read_names as read_names
     from headcount.problem.embeddings import gaussian_embeddings as gaussian_embeddings
     from headcount.problem.embeddings import binary_embeddings as binary_embeddings
     from headcount.problem.embeddings import one_hot_embeddings as one_hot_embeddings
+    from headcount.problem.tables import as_table as as_table
     from headcount.problem.tables import load_embeddings as load_embeddings
     from headcount.problem.tables import save_embeddings as save_embeddings
+    from headcount.problem.reading import read_problem as read_problem
+    from headcount.problem.relations import relations as relations
     from headcount.problem.token_tables import token_table as token_table
     from headcount.problem.token_tables import TokenTable as TokenTable
     from headcount.problem.contexts import ContextSampler as ContextSampler
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
 
     # Theory: budgets, bounds, capacity
     from headcount.theory.adviser import advise as advise
+    from headcount.theory.adviser import Advice as Advice
     from headcount.theory.planner import plan as plan
     from headcount.theory.planner import Plan as Plan
     from headcount.theory.lower_bounds import lower_bounds as lower_bounds

@@ -1,7 +1,8 @@
-"""Atomic writing: an existing file is replaced whole or left as it was."""
+"""Files: written whole or left as they were, and the lines of text tables."""
 
 from __future__ import annotations
 
+import csv
 import os
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,22 @@ def save_tensors(
             save_file(_apart(tensors), temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from None
+
+
+def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a CSV or TSV file that are not blank: number and fields."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        try:
+            for fields in reader:
+                if any(field.strip() for field in fields):
+                    yield reader.line_num, fields
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, line {reader.line_num}: {error}; correct that line"
+            ) from None
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

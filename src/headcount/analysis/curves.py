@@ -1,8 +1,9 @@
 """F1–D_K curves: means over seeds and their 95 % t-intervals (Appendix A.2).
 
-The frame of runs has one row per run and the columns of `COLUMNS`; further columns are ignored.
-Functions here take the runs of one protocol: the same seed twice at one configuration is an error,
-not an average.
+The frame of runs has one row per run and the columns of `COLUMNS`. Where its columns `graph` and
+`table` hold several kinds, each is a point of its own, and these columns are in the result. Further
+columns are ignored. Functions here take the runs of one protocol: the same seed twice at one
+configuration is an error, not an average.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from scipy import stats
 from headcount.errors import InputError
 
 POINT = ["variant", "degree", "items", "d_model"]  # one D_K* each
+USUAL = {"graph": "regular", "table": "gaussian"}  # in frames without these columns
 SPLIT = ["heads", "budget"]
 COLUMNS = (*POINT, "heads", "key_dim", "budget", "seed", "value", "diverged")
 CONFIDENCE = 0.95
@@ -40,11 +42,12 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     [{'budget': 20, 'mean': 0.99, 'runs': 2}]
     """
     table = checked_runs(frame)
+    point = point_columns(table)
     # Sums are taken about the first seed's score, so that seeds that agree have exactly that mean
     # and no spread: rounding must not move a mean across the threshold's level.
-    first = table.groupby([*POINT, *SPLIT])["score"].transform("first")
+    first = table.groupby([*point, *SPLIT])["score"].transform("first")
     groups = table.assign(score=table["score"] - first, first=first).groupby(
-        [*POINT, *SPLIT], sort=True
+        [*point, *SPLIT], sort=True
     )
     scores = groups["score"]
     columns = (groups["first"].first(), scores.mean(), scores.std(), scores.count())
@@ -68,11 +71,14 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
         raise InputError(
             f"the frame of runs has no column {', '.join(missing)}; it needs {', '.join(COLUMNS)}"
         )
-    table = frame.loc[:, list(COLUMNS)].sort_values([*POINT, *SPLIT, "seed"], ignore_index=True)
+    usual = {name: value for name, value in USUAL.items() if name not in frame.columns}
+    table = frame.assign(**usual).loc[:, [*COLUMNS, *USUAL]]
+    point = point_columns(table)
+    table = table.sort_values([*point, *SPLIT, "seed"], ignore_index=True)
     wrong = table[table["heads"] * table["key_dim"] != table["budget"]]
     if len(wrong):
         raise InputError(f"budget differs from heads·key_dim {_at(wrong)}; correct the row")
-    twice = table[table.duplicated([*POINT, *SPLIT, "seed"])]
+    twice = table[table.duplicated([*point, *SPLIT, "seed"])]
     if len(twice):
         raise InputError(
             f"seed {twice['seed'].iloc[0]} appears twice {_at(twice)}; "
@@ -82,6 +88,11 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
     table["failed"] = table["diverged"].notna() | value.isna()
     table["score"] = value.mask(table["failed"], np.where(table["variant"] == "value", np.nan, 0.0))
     return table
+
+
+def point_columns(table: pd.DataFrame) -> list[str]:
+    """The columns that tell the points of checked runs apart."""
+    return [*POINT, *(name for name in USUAL if len(set(table[name])) > 1)]
 
 
 def _at(rows: pd.DataFrame) -> str:

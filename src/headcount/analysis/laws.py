@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from headcount.analysis.curves import USUAL
 from headcount.analysis.fits import LineFit, fit_line
 from headcount.errors import InputError
 from headcount.shapes import Float
@@ -60,8 +61,9 @@ def fit_law(
 ) -> TrainedLaw:
     """Fit thresholds as a law with a 95 % prediction interval, for `plan(law=...)`.
 
-    `table` is what `thresholds` returns, restricted to one variant. `quantity` "budget" fits D_K*,
-    "heads" fits h*; the line goes through the origin unless `intercept` is set.
+    `table` is what `thresholds` returns, restricted to one variant and one kind of problem.
+    `quantity` "budget" fits D_K*, "heads" fits h*; the line goes through the origin unless
+    `intercept` is set.
 
     The line is the least-squares one, as the paper's. A `TrainedLaw` gives its interval as two
     factors of the value, so the interval comes from the ratios of the found values to the law's; a
@@ -82,10 +84,11 @@ def fit_law(
     >>> round(law.slope, 2), round(law(256, 256, 32))
     (0.86, 55)
     """
-    if len(set(table["variant"])) > 1:
-        raise InputError(
-            "the thresholds hold more than one variant; a law describes one, so select its rows"
-        )
+    for kind in ("variant", *USUAL):
+        if kind in table and len(set(table[kind])) > 1:
+            raise InputError(
+                f"the thresholds hold more than one {kind}; a law describes one, so select its rows"
+            )
     column = "central" if quantity == "budget" else "heads"
     fit = _fit(table, column, form, intercept)
     line = TrainedLaw(

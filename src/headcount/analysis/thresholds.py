@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from headcount.analysis.curves import POINT, checked_runs, curves
+from headcount.analysis.curves import POINT, checked_runs, curves, point_columns
 from headcount.errors import InputError
 from headcount.notebook import chart
 
@@ -72,6 +72,8 @@ class Thresholds(pd.DataFrame):
 def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     """D_K* and h* with their intervals for every point (variant, degree, items, d_model).
 
+    Graphs or tables of several kinds are points of their own, with columns `graph` or `table`.
+
     `frame` has one row per run, as for `curves`; the result has one row per point and the columns
     of `Threshold`. `level` is the mean test F1 that a budget must reach. The variant "value" is
     judged by mean squared error: its rows are left out beside those of other variants.
@@ -98,28 +100,32 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     [[64, 16, 18, 2], [64, 32, 6, 1], [64, 64, 4, 1]]
     """
     table = _f1_runs(frame)
-    found = [_threshold(runs, level) for _, runs in table.groupby(POINT, sort=True)]
-    columns = [item.name for item in fields(Threshold)]
-    return Thresholds(_as_frame([vars(item) for item in found], columns))
+    point = point_columns(table)
+    found = [
+        vars(_threshold(runs, level)) | _point(runs, point)
+        for _, runs in table.groupby(point, sort=True)
+    ]
+    columns = dict.fromkeys([*point, *(item.name for item in fields(Threshold))])
+    return Thresholds(_as_frame(found, list(columns)))
 
 
 def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
     """The three budgets of every head count: the threshold if only that count had been tried."""
-    rows = []
-    for _, curve in curves(_f1_runs(frame)).groupby([*POINT, "heads"], sort=True):
+    rows, table = [], _f1_runs(frame)
+    point = point_columns(table)
+    for _, curve in curves(table).groupby([*point, "heads"], sort=True):
         entries = _entries(curve)
         best = _best(entries, level)
         split = {"key_dim": best and best.budget // best.heads, "mean": best and best.mean}
-        rows.append(
-            _point(curve) | {"heads": entries[0].heads} | _three_budgets(entries, level) | split
-        )
-    return _as_frame(rows, [*POINT, "heads", *_BUDGETS, "key_dim", "mean"])
+        known = _point(curve, [*point, "heads"])
+        rows.append(known | _three_budgets(entries, level) | split)
+    return _as_frame(rows, [*point, "heads", *_BUDGETS, "key_dim", "mean"])
 
 
 def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
     """The threshold of the one point that a frame of runs holds."""
     table = _f1_runs(frame)
-    points = len(table[POINT].drop_duplicates())
+    points = len(table[point_columns(table)].drop_duplicates())
     if points != 1:
         raise InputError(f"the frame of runs holds {points} points; select one, or use thresholds")
     return _threshold(table, level)
@@ -184,7 +190,7 @@ def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
     entries = _entries(curves(runs))
-    known = _point(runs) | _three_budgets(entries, level)
+    known = _point(runs, POINT) | _three_budgets(entries, level)
     best = _best(entries, level)
     if best is None:
         return Threshold(
@@ -230,8 +236,8 @@ def _rows(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[name].tolist() for name in names), strict=True)
 
 
-def _point(runs: pd.DataFrame) -> dict[str, Any]:
-    return {name: runs[name].tolist()[0] for name in POINT}
+def _point(runs: pd.DataFrame, point: list[str]) -> dict[str, Any]:
+    return {name: runs[name].tolist()[0] for name in point}
 
 
 def _as_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:

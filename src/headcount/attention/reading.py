@@ -18,10 +18,11 @@ def read_weights_and_problem(
     graph: str | os.PathLike[str],
     table: str | os.PathLike[str],
     key: str | None = None,
+    names: str | os.PathLike[str] | None = None,
 ) -> tuple[KeyQuery, Graph, Tensor]:
     """Read weights, a graph and a table; a table of another width than the weights is refused."""
     loaded = load_weights(weights)
-    read, rows = read_problem(graph, table, key)
+    read, rows = read_problem(graph, table, key, names)
     if rows.shape[1] != loaded.d_model:
         raise InputError(
             f"{table}: the table is {rows.shape[1]} wide, {weights} takes {loaded.d_model}; "

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 from headcount.errors import InputError
 from headcount.notebook import html_table
 from headcount.problem.graph import MOST_ITEMS
-from headcount.training.spec import Spec, json_object
+from headcount.training.base_spec import Spec, json_object
 
 Control = Literal["none", "barred", "two-values"]
 FF = 16  # width of the MLP

@@ -21,6 +21,7 @@ from headcount.progress import notice
 if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
 
+TABLE_HELP = "Embedding table (.npy, .npz, .safetensors, .csv, .tsv, .parquet or .pt)."
 CHARTS = (".png", ".svg", ".pdf")  # what a chart is written as
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -28,14 +29,14 @@ Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 WeightsFile = Annotated[Path, typer.Argument(help="Weights (.safetensors) that headcount wrote.")]
 GraphFile = Annotated[
-    Path, typer.Argument(help="Edge list (.csv or .tsv) with the header source,target.")
+    Path, typer.Argument(help="Edge list (.csv or .tsv) of ids or names; header source,target.")
 ]
-TableFile = Annotated[Path, typer.Argument(help="Embedding table (.npy or .safetensors).")]
+TableFile = Annotated[Path, typer.Argument(help=TABLE_HELP)]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress; warnings and errors remain.")
 ]
 TableKey = Annotated[
-    str | None, typer.Option("--key", help="Name of the table inside a .safetensors file.")
+    str | None, typer.Option("--key", help="Name of the table in a file that holds several.")
 ]
 
 

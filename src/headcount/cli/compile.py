@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli import sizes
-from headcount.cli.common import DeviceOption, Json, Quiet, Seed, TableKey, check_output, emit
+from headcount.cli.common import (
+    TABLE_HELP,
+    DeviceOption,
+    Json,
+    Quiet,
+    Seed,
+    TableKey,
+    check_output,
+    emit,
+)
+from headcount.cli.items import NamesFile
 from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
+    from headcount.compiler.certificate import Certificate
     from headcount.compiler.search import Compiled
+    from headcount.problem.graph import Graph
 
 
 def compile(
     graph: Annotated[Path, typer.Argument(help="Edge list (.csv or .tsv).", show_default=False)],
-    table: Annotated[
-        Path, typer.Argument(help="Embedding table (.npy or .safetensors).", show_default=False)
-    ],
+    table: Annotated[Path, typer.Argument(help=TABLE_HELP, show_default=False)],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")
     ] = None,
@@ -47,6 +57,7 @@ def compile(
         DeviceOption, typer.Option(help="Where to search; softmax runs on the CPU.")
     ] = DeviceOption.auto,
     key: TableKey = None,
+    names: NamesFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -73,7 +84,7 @@ def compile(
     from headcount.problem.reading import read_problem
 
     check_output(out, ".safetensors")
-    read, rows = read_problem(graph, table, key)
+    read, rows = read_problem(graph, table, key, names)
     if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     began = time.monotonic()
@@ -101,7 +112,7 @@ def compile(
     if out is not None:
         found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
-    emit(_result(found, seconds, out, json) | account, json, _title(found))
+    emit(_result(found, read, seconds, out, json) | account, json, _title(found))
 
 
 def _title(found: Compiled) -> str:
@@ -112,7 +123,9 @@ def _title(found: Compiled) -> str:
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
 
 
-def _result(found: Compiled, seconds: float, out: Path | None, whole: bool) -> dict[str, Any]:
+def _result(
+    found: Compiled, graph: Graph, seconds: float, out: Path | None, whole: bool
+) -> dict[str, Any]:
     certificate = found.certificate
     widths = found.weights.widths
     attempts = [asdict(attempt) for attempt in found.frontier]
@@ -125,9 +138,7 @@ def _result(found: Compiled, seconds: float, out: Path | None, whole: bool) -> d
         "threshold": certificate.threshold,
         "dtype": certificate.dtype,
         "score_error": certificate.score_error,
-        "lowest_edge": certificate.lowest_edge and list(asdict(certificate.lowest_edge).values()),
-        "highest_non_edge": certificate.highest_non_edge
-        and list(asdict(certificate.highest_non_edge).values()),
+        **_extremes(certificate, graph, whole),
         "attempts": attempts if whole else len(attempts),
         "seconds": seconds,
         **(
@@ -137,3 +148,18 @@ def _result(found: Compiled, seconds: float, out: Path | None, whole: bool) -> d
         ),
         "file": str(out) if out else None,
     }
+
+
+def _extremes(certificate: Certificate, graph: Graph, whole: bool) -> dict[str, Any]:
+    """The pairs that bind, as score, source and target; JSON has ids, and names beside them."""
+    shown: dict[str, Any] = {}
+    for key in ("lowest_edge", "highest_non_edge"):
+        extreme = getattr(certificate, key)
+        if extreme is None:
+            shown[key] = None
+            continue
+        names = [graph.name(extreme.source), graph.name(extreme.target)]
+        shown[key] = list(asdict(extreme).values()) if whole else [extreme.score, *names]
+        if whole and graph.names is not None:
+            shown[f"{key}_names"] = names
+    return shown

@@ -7,13 +7,19 @@ import warnings
 from enum import StrEnum
 from math import log
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Quiet, Seed, TableKey, check_output, emit
+from headcount.cli.common import TABLE_HELP, Json, Quiet, Seed, TableKey, check_output, emit
+from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headcount.problem.graph import Graph
 
 
 class Method(StrEnum):
@@ -42,9 +48,7 @@ class Threshold(StrEnum):
 
 def construct(
     graph: Annotated[Path | None, typer.Argument(help="Edge list (.csv or .tsv).")] = None,
-    table: Annotated[
-        Path | None, typer.Argument(help="Embedding table (.npy or .safetensors).")
-    ] = None,
+    table: Annotated[Path | None, typer.Argument(help=TABLE_HELP)] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")
     ] = None,
@@ -84,6 +88,7 @@ def construct(
     ] = 1,
     seed: Seed = 0,
     key: TableKey = None,
+    names: NamesFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -100,6 +105,8 @@ def construct(
       headcount construct graph.csv table.npy --inverse pinv --out weights.safetensors
       headcount construct --trials 100 --method compressive --items 512 --d-model 256
     """
+    from headcount.problem.reading import read_problem
+
     check_output(out, ".safetensors")
     if trials is not None:
         if items is None or d_model is None or method is Method.auto:
@@ -133,13 +140,12 @@ def construct(
         "context_length": context_length,
         "seed": seed,
     }
-    _build(graph, table, key, out, method.value, options, quiet, json)
+    read = read_problem(graph, table, key, names)
+    _build(read, out, method.value, options, quiet, json)
 
 
 def _build(
-    graph: Path,
-    table: Path,
-    key: str | None,
+    problem: tuple[Graph, Tensor],
     out: Path | None,
     method: str,
     options: dict[str, Any],
@@ -149,9 +155,8 @@ def _build(
     from headcount.constructions.construct import construct as run
     from headcount.constructions.request import sampler_for, verify_construction
     from headcount.errors import PreconditionWarning
-    from headcount.problem.reading import read_problem
 
-    read, rows = read_problem(graph, table, key)
+    read, rows = problem
     with warnings.catch_warnings(record=True) as caught, progress_line(quiet=quiet) as report:
         warnings.simplefilter("always", PreconditionWarning)
         weights = run(read, rows, method, progress=report, **options)  # pyright: ignore[reportArgumentType]

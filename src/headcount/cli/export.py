@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.common import Json, TableKey, WeightsFile, check_output, emit
+from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 from headcount.progress import notice
 
@@ -28,6 +29,7 @@ def export(
         "mha.safetensors"
     ),
     key: TableKey = None,
+    names: NamesFile = None,
     json: Json = False,
 ) -> None:
     """Write the weights as the state dict of a stock torch.nn.MultiheadAttention.
@@ -69,7 +71,7 @@ def export(
             f"headcount export {weights} GRAPH TABLE --out FILE"
         )
     else:
-        loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
+        loaded, read, rows = read_weights_and_problem(weights, graph, table, key, names)
     attention = to_torch(loaded, read, rows, context_length=context_length)
     attention.save(out, source=hashlib.sha256(weights.read_bytes()).hexdigest())
     emit({**attention.facts, "file": str(out)}, json, "written as a torch.nn.MultiheadAttention")

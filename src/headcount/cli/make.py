@@ -1,8 +1,9 @@
-"""`headcount make graph` and `headcount make embeddings`."""
+"""`headcount make graph`, `headcount make embeddings` and `headcount make relations`."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from headcount.cli.common import Json, Out, Seed, emit
 from headcount.cli.help import App
 from headcount.errors import InputError
 
-app = App("Make graphs and embedding tables.")
+app = App("Make graphs, embedding tables and relations.")
 
 Items = Annotated[int, typer.Option(help="m, the number of items.")]
 
@@ -20,6 +21,14 @@ class GraphKind(StrEnum):
     permutation = "permutation"
     regular = "regular"
     random = "random"
+    skewed = "skewed"
+
+
+class Relation(StrEnum):
+    antonyms = "antonyms"
+    hypernyms = "hypernyms"
+    meronyms = "meronyms"
+    synonyms = "synonyms"
 
 
 class TableKind(StrEnum):
@@ -34,7 +43,7 @@ def graph(
     items: Items,
     out: Out,
     degree: Annotated[int | None, typer.Option(help="r, for regular graphs.")] = None,
-    edges: Annotated[int | None, typer.Option(help="m', for random graphs.")] = None,
+    edges: Annotated[int | None, typer.Option(help="m', for random and skewed graphs.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -45,14 +54,19 @@ def graph(
       headcount make graph regular --items 128 --degree 4 --out graph.csv
     """
     from headcount.problem.edge_list import write_graph
-    from headcount.problem.makers import permutation_graph, random_graph, regular_graph
+    from headcount.problem.makers import (
+        permutation_graph,
+        random_graph,
+        regular_graph,
+        skewed_graph,
+    )
 
     _require(kind, "--degree", degree, needed=kind is GraphKind.regular)
-    _require(kind, "--edges", edges, needed=kind is GraphKind.random)
+    _require(kind, "--edges", edges, needed=kind in (GraphKind.random, GraphKind.skewed))
     if degree is not None:
         made = regular_graph(items, degree, seed)
     elif edges is not None:
-        made = random_graph(items, edges, seed)
+        made = (random_graph if kind is GraphKind.random else skewed_graph)(items, edges, seed)
     else:
         made = permutation_graph(items, seed)
     write_graph(made, out)
@@ -109,6 +123,43 @@ def embeddings(
         json,
         f"{kind.value} table",
     )
+
+
+@app.command()
+def relations(
+    kind: Annotated[Relation, typer.Argument(help="The relation.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    table: Annotated[
+        str | None,
+        typer.Option(help="Add the words' rows: minilm, smollm2, or a file with names."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a relation among English words: WordNet 3.0's, among the words of MiniLM.
+
+    The folder gets graph.csv, an edge list by name, names.txt with the words, and
+    NOTICE.txt with WordNet's licence; with --table also table.safetensors with
+    the words and their rows. The rows of minilm for antonyms come with headcount.
+
+    \b
+    Example:
+      headcount make relations antonyms --table minilm --out antonyms
+      headcount compile antonyms/graph.csv antonyms/table.safetensors --budget 16
+    """
+    from headcount.problem.relations import relations as find
+    from headcount.problem.relations import write_relations
+
+    graph, rows = (find(kind.value), None) if table is None else find(kind.value, table)
+    write_relations(graph, out, rows)
+    result = {
+        "folder": str(out),
+        "items": graph.items,
+        "edges": graph.edges,
+        "max_degree": graph.max_degree,
+        "table": table,
+        "d_model": None if rows is None else rows.shape[1],
+    }
+    emit(result, json, kind.value)
 
 
 def _require(kind: StrEnum, option: str, value: int | None, needed: bool) -> None:

@@ -41,6 +41,13 @@ Heads = Annotated[str | None, _numbers("h")]
 KeyDim = Annotated[str | None, _numbers("d_k")]
 Budget = Annotated[str | None, _numbers("D_K")]
 RunSeed = Annotated[str | None, _numbers("The run's seed")]
+GraphName = Annotated[
+    str | None,
+    typer.Option("--graph", help="regular, random, skewed, or several.", show_default=False),
+]
+TableName = Annotated[
+    str | None, typer.Option("--table", help="gaussian, binary, or several.", show_default=False)
+]
 
 RUN_COLUMNS = (
     *("variant", "r", "m", "d_model", "h", "d_k", "D_K", "seed"),
@@ -65,6 +72,8 @@ def list_runs(
     key_dim: KeyDim = None,
     budget: Budget = None,
     seed: RunSeed = None,
+    graph: GraphName = None,
+    table: TableName = None,
     by: Annotated[
         str | None, typer.Option(help="Means over groups, for example heads,key_dim.")
     ] = None,
@@ -85,7 +94,8 @@ def list_runs(
     """
     from headcount.store.store import Store
 
-    filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
+    numbers = (degree, items, d_model, heads, key_dim, budget, seed)
+    filters = _filters(variant, *numbers, graph=graph, table=table)
     with Store(store, read_only=True) as opened:
         if by:
             from headcount.store.frames import plain_rows
@@ -165,6 +175,8 @@ def export_runs(
     key_dim: KeyDim = None,
     budget: Budget = None,
     seed: RunSeed = None,
+    graph: GraphName = None,
+    table: TableName = None,
     json: Json = False,
 ) -> None:
     """Write runs to a file for other programs, with their specs and histories.
@@ -177,7 +189,8 @@ def export_runs(
     """
     from headcount.store.store import Store
 
-    filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
+    numbers = (degree, items, d_model, heads, key_dim, budget, seed)
+    filters = _filters(variant, *numbers, graph=graph, table=table)
     with Store(store, read_only=True) as opened:
         if not opened.count(**filters):
             raise NoSolution(_nothing(opened))
@@ -235,13 +248,19 @@ def cell(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _filters(variant: str | None, *numbers: str | None) -> dict[str, Filter]:
+def _filters(
+    variant: str | None, *numbers: str | None, graph: str | None = None, table: str | None = None
+) -> dict[str, Filter]:
     names = ("degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
     variants = None if variant is None else [name.strip() for name in variant.split(",")]
     for name in variants or ():
         if name not in VARIANTS:
             raise InputError(f"--variant {name!r} is not known; use {', '.join(VARIANTS)}")
-    filters: dict[str, Filter] = {"variant": variants}
+    filters: dict[str, Filter] = {
+        "variant": variants,
+        "graph": graph.split(",") if graph else None,
+        "table": table.split(",") if table else None,
+    }
     return filters | {
         name: parse_numbers(name, text) for name, text in zip(names, numbers, strict=True)
     }

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headcount.cli.common import CHARTS, Json, TableKey, WeightsFile, check_output, emit
+from headcount.cli.items import NamesFile
 from headcount.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headcount.attention.key_query import KeyQuery
+    from headcount.problem.graph import Graph
 
 
 def show(
@@ -22,6 +29,7 @@ def show(
         Path | None, typer.Option(help="Draw the score matrix here (.png, .svg or .pdf).")
     ] = None,
     key: TableKey = None,
+    names: NamesFile = None,
     json: Json = False,
 ) -> None:
     """Show what a weights file holds; with --scores, draw its scores with the true edges marked.
@@ -31,6 +39,7 @@ def show(
       headcount show weights.safetensors
       headcount show weights.safetensors graph.csv table.npy --scores scores.png
     """
+    from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.storage import load_weights
 
     if scores is None and graph is not None:
@@ -44,7 +53,7 @@ def show(
                 "--scores needs a graph and a table: "
                 "headcount show WEIGHTS GRAPH TABLE --scores OUT.png"
             )
-        _draw(weights, graph, table, key, scores)
+        _draw(scores, read_weights_and_problem(weights, graph, table, key, names))
     loaded = load_weights(weights)
     result = {
         **_notes(loaded.notes, json),
@@ -82,9 +91,8 @@ def _notes(notes: Mapping[str, str], json: bool) -> dict[str, object]:
     return {**others, "certificate": certificate if json else line}
 
 
-def _draw(weights: Path, graph: Path, table: Path, key: str | None, out: Path) -> None:
-    from headcount.attention.reading import read_weights_and_problem
+def _draw(out: Path, read: tuple[KeyQuery, Graph, Tensor]) -> None:
     from headcount.report.chart_files import save_chart
     from headcount.report.score_matrix import plot_scores
 
-    save_chart(plot_scores(*read_weights_and_problem(weights, graph, table, key)), out)
+    save_chart(plot_scores(*read), out)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
+from headcount.cli.common import EngineOption, Json, Quiet, TableKey, chosen_engine, emit
 from headcount.errors import InputError
 from headcount.progress import notice
 
@@ -29,10 +29,16 @@ class VariantName(StrEnum):
 
 
 def train(
-    items: Annotated[int, typer.Option(help="m, the number of items.")],
-    d_model: Annotated[int, typer.Option(help="Width of the embeddings.")],
     heads: Annotated[int, typer.Option(help="h, the number of heads.")],
     key_dim: Annotated[int, typer.Option(help="d_k, the width of a head.")],
+    items: Annotated[
+        int | None,
+        typer.Option(help="m, the number of items.", show_default="that of a graph or table file"),
+    ] = None,
+    d_model: Annotated[
+        int | None,
+        typer.Option(help="Width of the embeddings.", show_default="that of a table file"),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Number of runs, one per seed.")] = 10,
     first_seed: Annotated[
         int, typer.Option(help="The seed of the first run; the others follow.")
@@ -41,7 +47,24 @@ def train(
         VariantName,
         typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
     ] = VariantName.max,
-    degree: Annotated[int, typer.Option(help="r of a regular graph; 1 is a permutation.")] = 1,
+    degree: Annotated[
+        int | None,
+        typer.Option(
+            help="r of a regular graph; 1 is a permutation.", show_default="1, or a file's"
+        ),
+    ] = None,
+    graph: Annotated[
+        str,
+        typer.Option(
+            help="A graph file; or regular, or m·r edges drawn uniformly (random) or with hubs "
+            "(skewed)."
+        ),
+    ] = "regular",
+    table: Annotated[
+        str,
+        typer.Option(help="A table file; or Gaussian unit-norm rows, or binary ones (Cor. B.7)."),
+    ] = "gaussian",
+    key: TableKey = None,
     context_length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
     rate: Annotated[
         float, typer.Option(help="ρ, how often a target is brought into the context.")
@@ -72,34 +95,43 @@ def train(
     The interval is the 95 % t-interval over seeds (A.2). A run that diverged
     counts as F1 = 0; it is left out of a mean squared error.
 
-    Seed N trains on what make graph and make embeddings gaussian draw with
-    --seed N, so verify can judge the weights.
+    Seed N trains on what make graph and make embeddings draw with --seed N,
+    so verify can judge the weights.
+
+    With a graph and a table of your own, seeds vary first weights, contexts,
+    validation and test only.
 
     \b
-    Example:
+    Examples:
+      headcount train --graph graph.csv --table table.npy --heads 4 --key-dim 5
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --seeds 10
+      headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --graph skewed --table binary
     """
-    from headcount.training.spec import RunSpec
+    from headcount.training.problem_files import ProblemFiles
+    from headcount.training.spec import RunSpec, sizes_of
 
     if seeds < 1:
         raise InputError(f"--seeds {seeds} trains nothing; choose at least 1")
     if steps is not None and steps < 1:
         raise InputError(f"--steps {steps} trains nothing; choose at least 1")
+    own = ProblemFiles(key=key).contents(graph, table, items)
+    given = {"items": items, "d_model": d_model, "degree": degree}
+    sizes = {name: value for name, value in given.items() if value is not None}
+    for name, option in (("items", "--items"), ("d_model", "--d-model")):
+        if name not in {**sizes, **sizes_of(*own)}:
+            raise InputError(f"{option} is missing; give it, or files as --graph and --table")
     common = {
-        "items": items,
-        "d_model": d_model,
+        **sizes,
         "heads": heads,
         "key_dim": key_dim,
         "variant": variant.value,
-        "degree": degree,
         "length": context_length if length is None else length,
         "rate": rate,
         "steps": steps or 0,
         "learning_rate": learning_rate,
     }
     specs = [
-        RunSpec.from_mapping({**common, "seed": seed})
-        for seed in range(first_seed, first_seed + seeds)
+        RunSpec.on(*own, **common, seed=seed) for seed in range(first_seed, first_seed + seeds)
     ]
     _train(specs, engine.value, out, quiet, json)
 
@@ -122,6 +154,7 @@ def _train(
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
     names = ("items", "d_model", "heads", "key_dim", "budget", "degree", "variant", "metric")
+    names = (*names, "graph", "table")
     described = {name: getattr(specs[0], name) for name in names} | {
         "folder": None if out is None else str(out)
     }

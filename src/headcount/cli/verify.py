@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headcount.cli.common import GraphFile, Json, Seed, TableFile, TableKey, WeightsFile, emit
+from headcount.cli.items import NamesFile, add_names, in_words
 from headcount.errors import InputError
 from headcount.progress import notice
 
 if TYPE_CHECKING:
     from headcount.attention.recovery import Recovery
+    from headcount.problem.graph import Graph
 
 
 def verify(
@@ -34,6 +36,7 @@ def verify(
     samples: Annotated[int, typer.Option(help="Softmax: how many contexts to draw.")] = 2000,
     seed: Seed = 0,
     key: TableKey = None,
+    names: NamesFile = None,
     json: Json = False,
 ) -> None:
     """Check whether weights recognise a graph. Exit code 0: yes; 1: no, or open; 2: bad input.
@@ -59,7 +62,7 @@ def verify(
         raise InputError(f"--samples {samples} checks nothing; choose at least 1")
     if contexts is not None and context_length is not None:
         raise InputError("--contexts and --context-length exclude each other; give one of them")
-    loaded, read, rows = read_weights_and_problem(weights, graph, table, key)
+    loaded, read, rows = read_weights_and_problem(weights, graph, table, key, names)
     if context_length is not None and loaded.aggregation != "softmax":
         notice(
             f"--context-length is not needed: under {loaded.aggregation} "
@@ -76,13 +79,13 @@ def verify(
         seed=seed,
     )
     if json:
-        emit(found.as_dict(), True)
+        emit(add_names(found.as_dict(), read), True)
     else:
-        _print(found)
+        _print(found, read)
     sys.exit(0 if found.exact or found.exact is None else 1)
 
 
-def _print(found: Recovery) -> None:
+def _print(found: Recovery, graph: Graph) -> None:
     certificate, shown = found.certificate, found.as_dict()
     for name in ("certificate", "verdict", "statement", "correct"):  # the title has it
         del shown[name]
@@ -96,16 +99,7 @@ def _print(found: Recovery) -> None:
         }
     title = f"{found.heading}: {found.statement}"
     if certificate:
-        shown_certificate = _readable_pairs(certificate.as_dict())
+        shown_certificate = in_words(certificate.as_dict(), graph)
         emit(shown_certificate, False, f"{certificate.verdict}: {found.statement}")
         title = found.heading
-    emit(_readable_pairs(shown), False, title)
-
-
-def _readable_pairs(shown: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: f"{value['score']:.6g} at ({value['source']}, {value['target']})"
-        if isinstance(value, dict)
-        else value
-        for name, value in shown.items()
-    }
+    emit(in_words(shown, graph), False, title)

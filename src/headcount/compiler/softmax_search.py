@@ -181,8 +181,9 @@ def _require_separable(graph: Graph, length: int) -> None:
     all_edges = own & (graph.out_degrees >= length)
     no_edges = ~own & (graph.items - graph.out_degrees >= length)
     if all_edges.any() and no_edges.any():
+        full, empty = graph.name(all_edges.argmax()), graph.name(no_edges.argmax())
         raise NoSolution(
-            f"item {int(all_edges.argmax())} has contexts of {length} items with edges alone, item "
-            f"{int(no_edges.argmax())} has some with none; masses sum to h in both, so no τ parts "
+            f"item {full} has contexts of {length} items with edges alone, item "
+            f"{empty} has some with none; masses sum to h in both, so no τ parts "
             "them; choose another context_length (--context-length)"
         )

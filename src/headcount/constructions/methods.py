@@ -110,8 +110,10 @@ def general_embedding(
         )
     norms = table.double().norm(dim=1)
     if norms.min() == 0:
+        row = int(norms.argmin())
+        name = "" if graph.names is None else f" ({graph.name(row)})"
         raise InputError(
-            f"row {int(norms.argmin())} of the table is zero, so its item cannot be told apart; "
+            f"row {row}{name} of the table is zero, so its item cannot be told apart; "
             "replace the row"
         )
     matchings = split_sources(graph, _blocks(graph, table) if heads is None else heads)  # line 5

@@ -27,7 +27,7 @@ from headcount.errors import InputError
 from headcount.problem.distinct import distinct_items
 from headcount.problem.graph import Graph
 from headcount.problem.streams import below, halves, stream_key, words
-from headcount.problem.tables import read_npy
+from headcount.problem.table_files import read_npy
 from headcount.shapes import Bool, Int
 
 _CHUNK = 8192  # contexts drawn together

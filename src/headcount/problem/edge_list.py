@@ -1,10 +1,9 @@
-"""Graph files: CSV or TSV edge lists with the header `source,target`, handled in blocks."""
+"""Graph files: CSV or TSV edge lists of ids or of names, under a header."""
 
 from __future__ import annotations
 
 import csv
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,38 +11,75 @@ import numpy as np
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import existing_file, replacing
+from headcount.files import existing_file, read_records, replacing
 from headcount.problem.graph import MOST_ITEMS, Graph
+from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary
+from headcount.shapes import Int
 
 _BLOCK = 1_000_000  # edges held as text at a time
 _HEADER = ["source", "target"]
 
+Record = tuple[int, str, str]  # line number, source, target
+
 
 def write_graph(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the edge list; a `.csv` file separates by commas, a `.tsv` file by tabs."""
+    """Write the edge list, by name where the items have names.
+
+    A `.csv` file separates by commas, a `.tsv` file by tabs. Edges whose ends are all called by
+    numbers are written as ids, since numbers are read as ids.
+    """
     separator = _separator(path)
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
-        csv.writer(file, delimiter=separator, lineterminator="\n").writerow(_HEADER)
+    names = graph.names
+    if names is not None and all(_is_id(names[item]) for item in np.unique(graph.pairs)):
+        names = None
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+        writer.writerow(_HEADER)
+        if names is not None:
+            writer.writerows((names[source], names[target]) for source, target in graph.pairs)
+            return
         for first in range(0, graph.edges, _BLOCK):
             block = pd.DataFrame(graph.pairs[first : first + _BLOCK])
             block.to_csv(file, sep=separator, header=False, index=False)
 
 
-def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
+def read_graph(
+    path: str | os.PathLike[str], items: int | None = None, names: Names | None = None
+) -> Graph:
     """Read an edge list from a `.csv` or `.tsv` file.
 
-    `items` is the number of rows of the table it goes with, by default the largest id + 1. Every
-    error names the file and the line.
+    The header has the columns `source` and `target`; further columns and blank lines are skipped.
+    Edges are pairs of ids 0 … items−1. Where some are not numbers they are pairs of names out of
+    `names`, the names of the items. `items` is the number of rows of the table that the graph goes
+    with. Without both, the file decides: the items are the ids up to the largest, or the names in
+    the order in which they first occur. Every error names the file and the line.
     """
     path = existing_file(path)
-    _check_header(path)
-    try:
-        if not _only_numbers(path):
-            raise ValueError
-        blocks = [block.to_numpy() for block in _blocks(path)]
-    except (ValueError, OverflowError, pd.errors.ParserError, pd.errors.ParserWarning):
-        raise InputError(_bad_line(path)) from None
-    pairs = np.concatenate(blocks) if blocks else np.empty((0, 2), dtype=np.int64)
+    columns = _columns(path)
+    vocabulary = None if names is None else as_vocabulary(names, items)
+    if vocabulary is not None:
+        items = len(vocabulary)
+    pairs = _plain_ids(path) if columns == [0, 1, 2] else None
+    if pairs is None:
+        records = list(_records(path, columns))
+        odd = _first_name(records)
+        if odd is None:
+            pairs = _ids(path, records)
+        else:
+            vocabulary = _vocabulary(path, records, odd, items, vocabulary)
+            items = len(vocabulary)
+            pairs = _named_ids(path, records, vocabulary)
+    return _checked(path, columns, pairs, items, vocabulary)
+
+
+def _checked(
+    path: Path,
+    columns: list[int],
+    pairs: Int[np.ndarray, "edges 2"],
+    items: int | None,
+    names: Vocabulary | None,
+) -> Graph:
+    """The graph of the pairs, or an error that names the line of the first bad one."""
     if items is None:
         items = int(pairs.max(initial=0)) + 1
     if items > MOST_ITEMS:
@@ -54,19 +90,20 @@ def read_graph(path: str | os.PathLike[str], items: int | None = None) -> Graph:
     if outside.any():
         row = int(outside.argmax())
         raise InputError(
-            f"{path}, line {row + 2}: edge {tuple(pairs[row].tolist())} has an id outside "
-            f"0…{items - 1}; correct it or use a table with more rows"
+            f"{path}, line {_line(path, columns, row)}: edge {tuple(pairs[row].tolist())} has an "
+            f"id outside 0…{items - 1}; correct it or use a table with more rows"
         )
     codes = pairs[:, 0] * items + pairs[:, 1]  # fits 64 bits: items ≤ MOST_ITEMS
     order = np.argsort(codes, kind="stable")
     twice = np.flatnonzero(codes[order[1:]] == codes[order[:-1]])
     if twice.size:
         first, second = sorted(order[twice[0] : twice[0] + 2].tolist())
-        edge = tuple(pairs[first].tolist())
+        source, target = (item if names is None else names[item] for item in pairs[first].tolist())
         raise InputError(
-            f"{path}, line {second + 2}: edge {edge} is in line {first + 2} already; keep it once"
+            f"{path}, line {_line(path, columns, second)}: edge ({source}, {target}) is in line "
+            f"{_line(path, columns, first)} already; keep it once"
         )
-    return Graph.from_edges(items, pairs[order])
+    return Graph.from_edges(items, pairs[order], names)
 
 
 def _separator(path: str | os.PathLike[str]) -> str:
@@ -77,67 +114,125 @@ def _separator(path: str | os.PathLike[str]) -> str:
     return separators[suffix]
 
 
-def _only_numbers(path: Path) -> bool:
-    """Whether everything below the header is made of digits, signs, separators and line ends."""
+def _columns(path: Path) -> list[int]:
+    """Where source and target are, and how many columns the header has."""
+    separator = _separator(path)
+    with path.open("rb") as file:
+        first = file.readline(1 << 16).decode(errors="replace").strip().lstrip("\ufeff")
+    titles = [title.strip() for title in next(csv.reader([first], delimiter=separator), [])]
+    if any(titles.count(title) != 1 for title in _HEADER):
+        raise InputError(
+            f"{path}, line 1: the header is {first[:40]!r}; it must be "
+            f"{separator.join(_HEADER)!r}, or have these two among its columns"
+        )
+    return [titles.index("source"), titles.index("target"), len(titles)]
+
+
+def _plain_ids(path: Path) -> Int[np.ndarray, "edges 2"] | None:
+    """The fast way, for files of two columns of digits alone; None for all others."""
     allowed = np.zeros(256, dtype=bool)
     allowed[np.frombuffer(f"0123456789+-{_separator(path)}\r\n ".encode(), dtype=np.uint8)] = True
     with path.open("rb") as file:
         file.readline()
         while block := file.read(1 << 24):
             if not allowed[np.frombuffer(block, dtype=np.uint8)].all():
-                return False
-    return True
-
-
-def _check_header(path: Path) -> None:
-    wanted = _separator(path).join(_HEADER)
-    with path.open("rb") as file:
-        first = file.readline(200).decode(errors="replace").strip().lstrip("\ufeff")
-    if first != wanted:
-        raise InputError(f"{path}, line 1: the header is {first[:40]!r}; it must be {wanted!r}")
-
-
-def _blocks(path: Path) -> Iterator[pd.DataFrame]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # more columns than names
-        yield from pd.read_csv(
+                return None
+    try:
+        blocks = pd.read_csv(
             path,
             sep=_separator(path),
-            header=0,
-            names=_HEADER,
-            index_col=False,
+            skiprows=1,
+            header=None,
             dtype=np.int64,
             chunksize=_BLOCK,
-            skip_blank_lines=_blank_end(path),
-            encoding_errors="replace",
-            on_bad_lines="error",
             compression=None,
         )
+        pairs = [block.to_numpy() for block in blocks]
+    except pd.errors.EmptyDataError:
+        return np.empty((0, 2), dtype=np.int64)
+    except (ValueError, OverflowError, pd.errors.ParserError):
+        return None
+    return np.concatenate(pairs) if all(part.shape[1] == 2 for part in pairs) else None
 
 
-def _blank_end(path: Path) -> bool:
-    """Whether the only blank lines are at the end, as editors leave them; any other is an error."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 64))
-        ended = file.read().replace(b"\r", b"").endswith(b"\n\n")
-    return ended and b"\n\n" not in path.read_bytes().replace(b"\r", b"").rstrip()
+def _records(path: Path, columns: list[int]) -> Iterator[Record]:
+    """Line number, source and target of every edge, in the order of the file."""
+    source, target, width = columns
+    for line, fields in read_records(path, _separator(path)):
+        if line == 1:
+            continue
+        ends = [fields[place] for place in (source, target) if place < len(fields)]
+        if len(fields) > width or len(ends) < 2 or not all(map(str.strip, ends)):
+            raise InputError(
+                f"{path}, line {line}: {_shown(fields)} does not fit the header; "
+                "write source and target, and further columns only under a title"
+            )
+        yield line, ends[0], ends[1]
 
 
-def _bad_line(path: Path) -> str:
-    """Find the first line that is not two integers: slow, and only after the fast way failed."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            fields = line.rstrip("\n").split(_separator(path))
-            if number > 1 and (len(fields) != 2 or not all(_is_id(field) for field in fields)):
-                return (
-                    f"{path}, line {number}: {line.strip()[:40]!r} is not two integer ids; "
-                    "write source and target"
+def _line(path: Path, columns: list[int], row: int) -> int:
+    """The line of an edge: slow, and only for an error."""
+    for place, (line, _, _) in enumerate(_records(path, columns)):
+        if place == row:
+            return line
+    raise AssertionError(f"{path} has changed while it was read")
+
+
+def _first_name(records: list[Record]) -> Record | None:
+    """The first edge that is not two ids; None where all are."""
+    return next((one for one in records if not (_is_id(one[1]) and _is_id(one[2]))), None)
+
+
+def _vocabulary(
+    path: Path, records: list[Record], odd: Record, items: int | None, given: Vocabulary | None
+) -> Vocabulary:
+    """The names that a file of names goes with: those given, else its own."""
+    if given is not None:
+        return given
+    line, *ends = odd
+    if items is not None:
+        raise InputError(
+            f"{path}, line {line}: {_shown(ends)} is not two ids, and the items have no names; "
+            "write ids, or name the rows of the table (--names FILE)"
+        )
+    numbers = [one for one in records if _is_id(one[1]) or _is_id(one[2])]
+    if numbers:  # a slip among ids, or a number among names
+        line, *ends = odd if records[0] in numbers else numbers[0]
+        raise InputError(
+            f"{path}, line {line}: {_shown(ends)} mixes names with ids; write one kind, or give "
+            "the names of the items"
+        )
+    own = dict.fromkeys(name.strip() for _, *ends in records for name in ends)
+    return Vocabulary.of(own, path)
+
+
+def _ids(path: Path, records: list[Record]) -> Int[np.ndarray, "edges 2"]:
+    pairs = [(int(source), int(target)) for _, source, target in records]
+    for (line, *ends), pair in zip(records, pairs, strict=True):
+        if max(map(abs, pair)) >= 2**63:
+            raise InputError(
+                f"{path}, line {line}: {_shown(ends)} has an id of more than 64 bits; "
+                "number the items from 0"
+            )
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _named_ids(path: Path, records: list[Record], names: Vocabulary) -> Int[np.ndarray, "edges 2"]:
+    pairs = [(names.find(source), names.find(target)) for _, source, target in records]
+    for (line, *ends), found in zip(records, pairs, strict=True):
+        for name, item in zip(ends, found, strict=True):
+            if item is None:
+                raise InputError(
+                    f"{path}, line {line}: {names.unknown(name)}; correct it or add its row to "
+                    "the table"
                 )
-    return (
-        f"{path}: cannot be read as an edge list; write lines of two integer ids under the header"
-    )
+    return np.array(pairs, dtype=np.int64)
+
+
+def _shown(fields: list[str]) -> str:
+    return repr(",".join(fields)[:40])
 
 
 def _is_id(field: str) -> bool:
     digits = field.strip().removeprefix("-").removeprefix("+")
-    return digits.isdecimal() and int(digits) < 2**63
+    return digits.isdecimal()

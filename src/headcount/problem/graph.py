@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from headcount.errors import InputError
+from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary
 from headcount.shapes import Bool, Int
 
 if TYPE_CHECKING:
@@ -23,29 +24,39 @@ MOST_ITEMS = 3_037_000_499  # pairs are numbered source·items + target in 64 bi
 class Graph:
     """A directed graph on the items 0 … m−1, immutable, its edges sorted by (source, target).
 
-    Build one with `Graph.from_edges` or a maker such as `permutation_graph`.
+    Build one with `Graph.from_edges`, `as_graph` or a maker such as `permutation_graph`.
 
-    >>> graph = Graph.from_edges(3, [(0, 1), (2, 0), (2, 1)])
-    >>> graph.edges, graph.max_degree, graph.out_degrees.tolist()
-    (3, 2, [1, 0, 2])
+    Its items may have names, which are for people: they change no result, so that graphs with the
+    same edges are equal, and have one hash, whatever their items are called.
+
+    >>> graph = Graph.from_edges(3, [(0, 1), (2, 0), (2, 1)], names=["hot", "cold", "warm"])
+    >>> graph.edges, graph.max_degree, graph.out_degrees.tolist(), graph.name(2)
+    (3, 2, [1, 0, 2], 'warm')
     """
 
     items: int
     sources: Int[np.ndarray, " edges"]
     targets: Int[np.ndarray, " edges"]
+    names: Vocabulary | None = None
 
     def __post_init__(self) -> None:
-        sources, targets = checked_edges(self.items, self.sources, self.targets)
+        if self.names is not None:
+            as_vocabulary(self.names, self.items)
+        sources, targets = checked_edges(self.items, self.sources, self.targets, self.names)
         object.__setattr__(self, "sources", sources)
         object.__setattr__(self, "targets", targets)
 
     @classmethod
     def from_edges(
-        cls, items: int, pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"]
+        cls,
+        items: int,
+        pairs: Iterable[tuple[int, int]] | Int[np.ndarray, "edges 2"],
+        names: Names | None = None,
     ) -> Graph:
         """The graph with the given (source, target) pairs, in any order.
 
-        Raises `InputError` for an id outside 0 … items−1 or a pair given twice.
+        Raises `InputError` for an id outside 0 … items−1, a pair given twice, or names that are
+        not one per item.
         """
         array = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs))
         if array.size == 0:
@@ -54,34 +65,57 @@ class Graph:
             raise InputError(
                 "edges must be (source, target) pairs of integers; give a list of pairs"
             )
-        return cls.from_arrays(items, array[:, 0], array[:, 1])
+        return cls.from_arrays(items, array[:, 0], array[:, 1], names=names)
 
     @classmethod
     def from_arrays(
-        cls, items: int, sources: Int[np.ndarray, " edges"], targets: Int[np.ndarray, " edges"]
+        cls,
+        items: int,
+        sources: Int[np.ndarray, " edges"],
+        targets: Int[np.ndarray, " edges"],
+        *,
+        names: Names | None = None,
     ) -> Graph:
         """The graph with the edges (sources[e], targets[e]), in any order."""
-        return cls(items, sources, targets)
+        return cls(items, sources, targets, None if names is None else as_vocabulary(names))
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph) -> Graph:
-        """A networkx graph whose nodes are 0 … m−1; an undirected edge becomes both directions."""
-        items = graph.number_of_nodes()
-        if set(graph.nodes) != set(range(items)):
+        """A networkx graph whose nodes are 0 … m−1, or texts, which become the names.
+
+        An undirected edge becomes both directions.
+        """
+        nodes = list(graph.nodes)
+        names = nodes if nodes and all(isinstance(node, str) for node in nodes) else None
+        if names is None and set(nodes) != set(range(len(nodes))):
             raise InputError(
-                f"the nodes must be the integers 0…{items - 1}; "
+                f"the nodes must be texts or the integers 0…{len(nodes) - 1}; "
                 "relabel with networkx.convert_node_labels_to_integers"
             )
-        return cls.from_edges(items, list(graph.to_directed().edges()))
+        pairs = graph.to_directed().edges()
+        if names is not None:
+            ids = as_vocabulary(names)
+            pairs = [(ids.id(source), ids.id(target)) for source, target in pairs]
+        return cls.from_edges(len(nodes), list(pairs), names)
 
     def to_networkx(self) -> nx.DiGraph:
-        """The same graph as a `networkx.DiGraph`."""
+        """The same graph as a `networkx.DiGraph`; its nodes are the names where there are any."""
         import networkx as nx
 
         graph = nx.DiGraph()
         graph.add_nodes_from(range(self.items))
         graph.add_edges_from(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
+        if self.names is not None:
+            return nx.relabel_nodes(graph, dict(enumerate(self.names)))
         return graph
+
+    def with_names(self, names: Names | None) -> Graph:
+        """The same graph with these names, one per item; None takes them away."""
+        return replace(self, names=None if names is None else as_vocabulary(names, self.items))
+
+    def name(self, item: SupportsIndex) -> str:
+        """What an item is called: its name, else its number."""
+        return str(item) if self.names is None else self.names[item]
 
     @property
     def edges(self) -> int:
@@ -150,10 +184,13 @@ class Graph:
         return hash((self.items, self.sources.tobytes(), self.targets.tobytes()))
 
     def __repr__(self) -> str:
-        return f"Graph(items={self.items}, edges={self.edges})"
+        names = "" if self.names is None else f", names={self.names!r}"
+        return f"Graph(items={self.items}, edges={self.edges}{names})"
 
 
-def checked_edges(items: int, sources: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked_edges(
+    items: int, sources: Any, targets: Any, names: Vocabulary | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The edges as sorted read-only int64 arrays; what is not an edge list is refused."""
     if not 1 <= items <= MOST_ITEMS:
         raise InputError(
@@ -183,7 +220,8 @@ def checked_edges(items: int, sources: Any, targets: Any) -> tuple[np.ndarray, n
         codes = np.sort(codes)
         twice = np.flatnonzero(codes[1:] == codes[:-1])
         if twice.size:
-            source, target = divmod(int(codes[twice[0]]), items)
+            pair = divmod(int(codes[twice[0]]), items)
+            source, target = (item if names is None else names[item] for item in pair)
             raise InputError(f"edge ({source}, {target}) is given twice; keep it once")
     sorted_sources, sorted_targets = np.divmod(codes, items)
     return _read_only(sorted_sources), _read_only(sorted_targets)

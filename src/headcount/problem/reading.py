@@ -8,15 +8,19 @@ from torch import Tensor
 
 from headcount.problem.edge_list import read_graph
 from headcount.problem.graph import Graph
-from headcount.problem.tables import load_embeddings
+from headcount.problem.tables import read_table
 
 
 def read_problem(
-    graph: str | os.PathLike[str], table: str | os.PathLike[str], key: str | None = None
+    graph: str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    key: str | None = None,
+    names: str | os.PathLike[str] | None = None,
 ) -> tuple[Graph, Tensor]:
     """Read an embedding table, and a graph with one item per row of the table.
 
-    `key` names the table inside a .safetensors file that holds several tensors.
+    The graph has names where the table has them, or the file `names`; its edges may then be given
+    by name. `key` names the table inside a file that holds several tensors.
     """
-    rows = load_embeddings(table, key)
-    return read_graph(graph, items=len(rows)), rows
+    rows, vocabulary = read_table(table, key, names)
+    return read_graph(graph, items=len(rows), names=vocabulary), rows

@@ -1,60 +1,70 @@
-"""Embedding-table files: `.npy` and `.safetensors`, never pickle."""
+"""Embedding tables: what counts as one in Python, and its files."""
 
 from __future__ import annotations
 
+import json
 import os
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headcount.errors import InputError
-from headcount.files import existing_file, replacing, save_tensors
+from headcount.files import replacing, save_tensors
+from headcount.problem.frames import frame_rows
 from headcount.problem.graph import Graph
+from headcount.problem.table_files import DEFAULT_KEY, NAMES, read_table_file, real_numbers
+from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary, names_of_rows
 from headcount.shapes import Float
 
-_DEFAULT_KEY = "embeddings"
-
-
 # What a call takes for a table of embeddings; an `nn.Parameter` is a tensor.
-TableLike = Tensor | np.ndarray | torch.nn.Embedding
+TableLike = Tensor | np.ndarray | torch.nn.Embedding | pd.DataFrame
+
+_WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
 
 
-def as_table(table: object) -> Float[Tensor, "items d_model"]:
-    """A table as the library computes with it: a float tensor, apart from any gradient.
+def as_table(
+    value: Any, source: str | os.PathLike[str] = "the table", names: Vocabulary | None = None
+) -> Float[Tensor, "items d_model"]:
+    """An embedding table as a tensor of items × d_model.
 
-    Numbers are widened as `load_embeddings` does.
+    `value` is a tensor, a parameter, a `torch.nn.Embedding`, a numpy array or a pandas frame.
+    float32 and float64 stay as they are; 32- and 64-bit integers are widened to float64, everything
+    else to float32. The table stays on its device and has no gradient. An error says that the table
+    is from `source`, and names the item of a bad row by `names`.
 
-    >>> as_table(np.array([[1, 2]])), as_table(torch.nn.Embedding(3, 2)).requires_grad
-    (tensor([[1., 2.]], dtype=torch.float64), False)
+    >>> as_table(np.eye(2, dtype=np.float16)).dtype
+    torch.float32
     >>> as_table("table.npy")
     Traceback (most recent call last):
-    headcount.errors.InputError: a table must be a tensor, a numpy array or an nn.Embedding, not ...
+    headcount.errors.InputError: the table must be a tensor, a pandas frame, a numpy array or ...
     """
-    if isinstance(table, torch.nn.Embedding):
-        table = table.weight
-    if isinstance(table, np.ndarray):
-        table = torch.from_numpy(_real(table, "the table").copy())
-    if not isinstance(table, Tensor):
-        raise InputError(
-            "a table must be a tensor, a numpy array or an nn.Embedding, not "
-            f"{type(table).__name__}; read a file with load_embeddings"
-        )
-    if table.is_complex():
-        raise InputError("the table is complex; its entries must be real numbers")
+    table = _tensor(value, source)
     if table.ndim != 2 or 0 in table.shape:
-        raise InputError(f"the table has shape {tuple(table.shape)}; it must be items × d_model")
-    return _widened(table.detach())
+        raise InputError(
+            f"{source}: the table has shape {tuple(table.shape)}; it must be items × d_model"
+        )
+    if table.dtype.is_complex:
+        raise InputError(f"{source} is complex; its entries must be real numbers")
+    if table.dtype not in (torch.float32, torch.float64):
+        table = _widened(table, source)
+    finite = table.isfinite().all(dim=1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        name = "" if names is None else f" ({names[row]!r})"
+        raise InputError(
+            f"{source}, row {row}{name}: holds a NaN or infinite entry; remove or replace that row"
+        )
+    return table
 
 
 def table_for(graph: Graph, table: object) -> Float[Tensor, "items d_model"]:
     """`as_table`, refused unless it has one row for each item of the graph."""
     if not isinstance(graph, Graph):
         raise InputError(
-            f"a graph must be a headcount.Graph, not {type(graph).__name__}; "
-            "make one with Graph.from_edges or Graph.from_networkx"
+            f"a graph must be a headcount.Graph, not {type(graph).__name__}; make one with as_graph"
         )
     rows = as_table(table)
     if len(rows) != graph.items:
@@ -65,96 +75,81 @@ def table_for(graph: Graph, table: object) -> Float[Tensor, "items d_model"]:
     return rows
 
 
-def save_embeddings(table: TableLike, path: str | os.PathLike[str]) -> None:
-    """Write a table as `.npy`, or as `.safetensors` under the key `embeddings`."""
-    table = as_table(table)
-    if _suffix(path) == ".safetensors":
-        save_tensors(path, {_DEFAULT_KEY: table})
-        return
-    with replacing(path) as temporary:
-        np.save(temporary, table.cpu().numpy())
-
-
 def load_embeddings(
     path: str | os.PathLike[str], key: str | None = None
 ) -> Float[Tensor, "items d_model"]:
-    """Read a table of embeddings from a `.npy` or `.safetensors` file.
+    """Read a table of embeddings from a file; its names, if it has any, are left out.
 
-    float32 and float64 stay as stored; 32- and 64-bit integers are widened to float64, everything
-    else to float32. In a `.safetensors` file the table is the tensor `key`, else `embeddings`, else
-    the only one there.
+    Formats: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv`, `.parquet` and `.pt`. Numbers are
+    widened as `as_table` says; a text file gives float64. In a file that holds several tensors the
+    table is the one called `key`, else `embeddings`, else the only one there.
     """
-    path = existing_file(path)
-    if _suffix(path) == ".npy":
-        if key is not None:
-            raise InputError(f"{path}: a .npy file holds one table; leave the key {key!r} out")
-        table = torch.from_numpy(read_npy(path))
-    else:
-        table = _read_safetensors(path, key)
-    if table.ndim != 2 or 0 in table.shape:
+    return read_table(path, key)[0]
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    key: str | None = None,
+    names: str | os.PathLike[str] | None = None,
+) -> tuple[Float[Tensor, "items d_model"], Vocabulary | None]:
+    """Read a table and the names of its rows.
+
+    Names come from the file `names` (`read_names` says how), else from the table's own file: the
+    name column of a `.csv`, `.tsv` or `.parquet` file, the array `names` of an `.npz` file, the
+    names that `save_embeddings` put into a `.safetensors` file. Without any they are None.
+    """
+    stored, own = read_table_file(path, key)
+    if names is not None:
+        own = names_of_rows(names, path, len(stored) if stored.ndim else 0)
+    elif own is not None and stored.ndim and len(own) != len(stored):
         raise InputError(
-            f"{path}: the table has shape {tuple(table.shape)}; it must be items × d_model"
+            f"{path}: holds {len(own):,} names for {len(stored):,} rows; give one name per row"
         )
-    table = _widened(table)
-    finite = table.isfinite().all(dim=1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise InputError(
-            f"{path}, row {row}: holds a NaN or infinite entry; remove or replace that row"
-        )
-    return table
+    return as_table(stored, path, own), own
 
 
-def _widened(table: Tensor) -> Tensor:
-    """float32 and float64 as they are; wide integers become float64, everything else float32."""
-    if table.dtype in (torch.float32, torch.float64):
-        return table
-    wide = table.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
-    return table.double() if wide else table.float()
+def save_embeddings(table: Any, path: str | os.PathLike[str], names: Names | None = None) -> None:
+    """Write a table as `.npy`, or as `.safetensors` under the key `embeddings`, with its names.
 
-
-def _real(array: np.ndarray, name: object) -> np.ndarray:
-    """An array of real numbers in native byte order, all of it in one piece."""
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InputError(
-            f"{name}: the entries are {array.dtype}; they must be real numbers of at most 64 bits"
-        )
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-
-
-def _suffix(path: str | os.PathLike[str]) -> str:
-    suffix = Path(path).suffix.lower()
+    `table` is whatever `as_table` takes.
+    """
+    rows = as_table(table)
+    suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".npy", ".safetensors"):
         raise InputError(f"{path}: unknown table format {suffix!r}; use .npy or .safetensors")
-    return suffix
+    if suffix == ".safetensors":
+        listed = None if names is None else list(as_vocabulary(names, len(rows)))
+        metadata = None if listed is None else {NAMES: json.dumps(listed, ensure_ascii=False)}
+        save_tensors(path, {DEFAULT_KEY: rows}, metadata)
+        return
+    if names is not None:
+        raise InputError(f"{path}: a .npy file cannot hold names; write a .safetensors file")
+    with replacing(path) as temporary:
+        np.save(temporary, rows.cpu().numpy())
 
 
-def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
-    """One array of real numbers from a `.npy` file, in native byte order."""
-    path = existing_file(path)
-    try:
-        with path.open("rb") as file:
-            array = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError):
-        array = None
-    if not isinstance(array, np.ndarray):
+def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
+    if isinstance(value, torch.nn.Embedding):
+        value = value.weight
+    if isinstance(value, Tensor):
+        return value.detach().to_dense() if value.is_sparse else value.detach()
+    if isinstance(value, pd.DataFrame):
+        value = frame_rows(value, source)
+    if not isinstance(value, np.ndarray):
         raise InputError(
-            f"{path}: not a whole .npy array of numbers; write it again with numpy.save"
+            f"{source} must be a tensor, a pandas frame, a numpy array or an nn.Embedding, not "
+            f"{type(value).__name__}; read a file with load_embeddings"
         )
-    return _real(array, path)
+    array = real_numbers(value, source)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def _read_safetensors(path: Path, key: str | None) -> Tensor:
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = sorted(file.keys())
-            name = key or (names[0] if len(names) == 1 else _DEFAULT_KEY)
-            if name not in names:
-                known = ", ".join(names) or "none (it is empty)"
-                others = "" if key or not names else " and more than one other"
-                raise InputError(f"{path}: no tensor {name!r}{others}; choose the key from {known}")
-            return file.get_tensor(name)
-    except SafetensorError as error:
+def _widened(table: Tensor, source: str | os.PathLike[str]) -> Tensor:
+    if table.dtype not in _WIDE:
+        return table.float()
+    wide = table.double()
+    if (wide.abs() >= 2.0**53).any():
         raise InputError(
-            f"{path}: not a whole .safetensors file ({error}); write it again"
-        ) from None
+            f"{source}: holds integers of 2⁵³ or more, which float64 rounds; scale them down"
+        )
+    return wide

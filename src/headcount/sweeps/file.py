@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from headcount.sweeps.plans import CombinedPlan, GridPlan
 from headcount.sweeps.search import ThresholdSearches
 from headcount.sweeps.toml_table import TomlTable, read_toml, tables
 from headcount.training.engines.selection import EngineName
+from headcount.training.problem_files import ProblemFiles
 from headcount.training.spec import RunSpec
 
 _KEYS = ("name", "engine", "store", "grid", "search")
@@ -48,6 +50,7 @@ class SweepFile:
     store: Path
     grids: tuple[GridPart, ...]
     searches: tuple[SearchPart, ...] = ()
+    files: Mapping[Path, str] = field(default_factory=dict)  # of graphs and tables: content hashes
 
     @cached_property
     def runs(self) -> tuple[RunSpec, ...]:
@@ -68,6 +71,7 @@ class SweepFile:
 def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     """Read a sweep file.
 
+    Graphs and tables that it names by path are relative to its folder.
     Unknown keys, wrong types and impossible runs are refused with the file and the place.
 
     >>> import tempfile
@@ -89,25 +93,26 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     if engine not in get_args(EngineName):
         raise top.wrong(f"engine {engine!r} is unknown; use {', '.join(get_args(EngineName))}")
     store = path.parent / top.one("store", str, f"{name}.sqlite")
-    grids = tuple(_grid(*found) for found in tables(top, "grid"))
-    searches = tuple(_search(*found) for found in tables(top, "search"))
+    files = ProblemFiles(path.parent)
+    grids = tuple(_grid(*found, files) for found in tables(top, "grid"))
+    searches = tuple(_search(*found, files) for found in tables(top, "search"))
     if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
         raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
-    return SweepFile(path, name, engine, store, grids, searches)
+    return SweepFile(path, name, engine, store, grids, searches, files.hashes)
 
 
-def _grid(place: str, values: Any) -> GridPart:
+def _grid(place: str, values: Any, files: ProblemFiles) -> GridPart:
     table = grid_table(place, values)
     # One run more than allowed, and no further: a product of long lists would fill the memory.
-    runs = tuple(dict.fromkeys(islice(grid_runs(table), MOST_RUNS + 1)))
+    runs = tuple(dict.fromkeys(islice(grid_runs(table, files), MOST_RUNS + 1)))
     return GridPart(runs, table.one("paper", str))
 
 
-def _search(place: str, values: Any) -> SearchPart:
+def _search(place: str, values: Any, files: ProblemFiles) -> SearchPart:
     table = grid_table(place, values, "level")
     level = table.one("level", float, LEVEL)
     if not 0 < level < 1:
         raise table.wrong(f"level {level} is not between 0 and 1; the paper uses 0.99")
-    runs = tuple(dict.fromkeys(islice(grid_runs(table, by_law=True), MOST_RUNS + 1)))
+    runs = tuple(dict.fromkeys(islice(grid_runs(table, files, by_law=True), MOST_RUNS + 1)))
     table.located(lambda: ThresholdSearches(runs, level))
     return SearchPart(runs, level, table.one("paper", str))

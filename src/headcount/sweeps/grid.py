@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import product
+from itertools import islice, product
 from math import prod
 from operator import attrgetter
 from typing import Any, get_args
 
 from headcount.paper import data as paper
 from headcount.sweeps.toml_table import TomlTable, field_types
-from headcount.training.spec import RunSpec, Variant
+from headcount.training.problem_files import ProblemFiles
+from headcount.training.spec import RunSpec, Variant, sizes_of
 
 MOST_RUNS = 1_000_000  # of one sweep
 
@@ -20,7 +21,9 @@ _WIDTHS = ("key_dim", "budget", "budgets")
 PROTOCOL = tuple(
     name for name in _KINDS if name not in ("items", "d_model", "heads", "key_dim", "seed")
 )
-_AXES = tuple(name for name in PROTOCOL if name not in ("degree", "variant", "steps"))
+_PROBLEM = ("degree", "graph", "table")
+_AXES = tuple(name for name in PROTOCOL if name not in (*_PROBLEM, "variant", "steps"))
+_USUAL = ["gaussian"]
 _KEYS = ("points", "items", "d_model", "heads", *_WIDTHS, "span", "seeds", *PROTOCOL)
 _FILTERS = ("paper", "points", "items", "d_model", "heads", "key_dim", "budget", "seeds", "degree")
 
@@ -31,31 +34,69 @@ def grid_table(place: str, values: Any, *more: str) -> TomlTable:
     return TomlTable(place, values, (*(_FILTERS if of_paper else _KEYS), *more))
 
 
-def grid_runs(table: TomlTable, by_law: bool = False) -> Iterator[RunSpec]:
-    """The runs of a grid, by point, degree, variant, heads, width, protocol and seed.
+def grid_runs(
+    table: TomlTable, files: ProblemFiles | None = None, by_law: bool = False
+) -> Iterator[RunSpec]:
+    """The runs of a grid, by problem, variant, heads, width, protocol and seed.
 
-    With `by_law`, a grid without widths takes its budgets from the law.
+    `files` reads graphs and tables that are named by path. With `by_law`, a grid without widths
+    takes its budgets from the law.
     """
-    return _paper_runs(table) if "paper" in table else _product_runs(table, by_law)
+    if "paper" in table:
+        return _paper_runs(table)
+    return _product_runs(table, files or ProblemFiles(), by_law)
 
 
-def _product_runs(table: TomlTable, by_law: bool) -> Iterator[RunSpec]:
-    points, heads, seeds = table.points(), table.required("heads", int), table.seeds()
-    degrees, variants = table.several("degree", int, [1]), _variants(table)
+def _product_runs(table: TomlTable, files: ProblemFiles, by_law: bool) -> Iterator[RunSpec]:
+    problems = list(islice(_problems(table, files), MOST_RUNS + 1))
+    heads, seeds, variants = table.required("heads", int), table.seeds(), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
     given = {name: table.several(name, _KINDS[name]) for name in _AXES if name in table}
-    count = prod(map(len, (points, heads, seeds, degrees, variants, limits, *given.values())))
+    count = prod(map(len, (problems, heads, seeds, variants, limits, *given.values())))
     if count > MOST_RUNS:
         raise table.wrong(f"{count:,} runs or more are too many; a sweep takes up to {MOST_RUNS:,}")
     widths = _widths(table, heads, by_law)
-    for (items, d_model), degree, variant, head_count in product(points, degrees, variants, heads):
+    for problem, variant, head_count in product(problems, variants, heads):
+        items, d_model, degree = (problem[name] for name in ("items", "d_model", "degree"))
         cutoffs = [limit or paper.step_cutoff(items, d_model, variant) for limit in limits]
         for key_dim in widths(items, d_model, degree, head_count):
             for steps, values, seed in product(cutoffs, product(*given.values()), seeds):
-                sizes = (items, d_model, head_count, key_dim, seed, degree, variant)
-                yield table.located(
-                    partial(RunSpec, *sizes, steps=steps, **dict(zip(given, values, strict=True)))
-                )
+                split = {"heads": head_count, "key_dim": key_dim, "seed": seed}
+                rest = {"variant": variant, "steps": steps, **dict(zip(given, values, strict=True))}
+                yield table.located(partial(RunSpec, **problem, **split, **rest))
+
+
+def _problems(table: TomlTable, files: ProblemFiles) -> Iterator[dict[str, Any]]:
+    """Graph, table and sizes, by graph, table, point and degree.
+
+    A file settles its sizes: they need not be given, and what is given must agree.
+    """
+    graphs, tables = table.several("graph", str, ["regular"]), table.several("table", str, _USUAL)
+    asked = table.several("items", int)
+    # A graph beside a table that is drawn may have more items than its edges name.
+    items = asked[0] if len(asked) == 1 else None
+    for graph, rows in product(graphs, tables):
+        contents = table.located(partial(files.contents, graph, rows, items))
+        known = table.located(partial(sizes_of, *contents))
+        if "items" in known:
+            yield from _own_problems(table, known)
+            continue
+        for (m, d_model), degree in product(table.points(), table.several("degree", int, [1])):
+            yield known | {"items": m, "d_model": d_model, "degree": degree}
+
+
+def _own_problems(table: TomlTable, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "points" in table:
+        raise table.wrong("points do not go with a graph or table file; give d_model or nothing")
+    for name in ("items", "d_model", "degree"):
+        if name in known and table.several(name, int, [known[name]]) != [known[name]]:
+            raise table.wrong(
+                f"{name} {table.get(name)} is not that of the file, {known[name]}; leave it out"
+            )
+    widths = [known["d_model"]] if "d_model" in known else table.required("d_model", int)
+    degrees = [known["degree"]] if "degree" in known else table.several("degree", int, [1])
+    for d_model, degree in product(widths, degrees):
+        yield known | {"d_model": d_model, "degree": degree}
 
 
 def _variants(table: TomlTable) -> list[Variant]:

@@ -70,8 +70,12 @@ def run_sweep(
     if not isinstance(chosen, Executor):
         chosen = LocalExecutor(choose_engine(chosen))
     with _opened(store) as opened, SweepWriter(opened, name or "sweep", on_beat, stop) as writer:
+        if isinstance(sweep, SweepFile) and sweep.files:
+            opened.contents.require_unchanged(sweep.files)
         while batch := plan.next_batch():
             if todo := writer.begin_batch(batch):
+                if own := set().union(*(spec.contents for spec in todo)):
+                    opened.contents.share(own)
                 chosen.run(todo, writer)
             writer.write()
             plan.observe(opened.results(hash=[spec.hash for spec in batch]))

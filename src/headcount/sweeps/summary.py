@@ -45,7 +45,9 @@ def summarise_runs(specs: Sequence[RunSpec], frame: pd.DataFrame) -> Summary:
 
     `frame` holds the finished runs of the specs.
     """
-    table = frame.merge(_protocols(specs, ["hash"]), on="hash", validate="one_to_one")
+    protocols = _protocols(specs, ["hash"])
+    also = [name for name in protocols if name in frame and name != "hash"]
+    table = frame.drop(columns=also).merge(protocols, on="hash", validate="one_to_one")
     varied = _varied(table)
     found: dict[str, list[pd.DataFrame]] = {"thresholds": [], "curves": []}
     for _, runs in table.groupby([*POINT, *varied], sort=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +16,7 @@ from headcount.block.spec import BlockResult, BlockSpec
 from headcount.block.state import StackState
 from headcount.block.train import choose_device, train_blocks
 from headcount.errors import InputError
+from headcount.problem.contents import register_bytes, unregistered
 from headcount.provenance import versions
 from headcount.training.engines.base import Engine, lineage
 from headcount.training.engines.selection import EngineName, choose_engine
@@ -34,6 +35,7 @@ class Report:
     left: list[UnderWay] = field(default_factory=list)  # with their states
     steps: int = 0
     seconds: float = 0.0
+    lacks: set[str] = field(default_factory=set)  # graphs and tables to be sent; nothing was run
 
 
 @dataclass
@@ -60,8 +62,20 @@ def describe_worker(engine: EngineName) -> tuple[Kind, str]:
     return (chosen.name, lineage(chosen)), versions()["headcount"]
 
 
-def run_shard(runs: Sequence[UnderWay], engine: EngineName, seconds: float) -> Report:
-    """Train runs from where they are, until they end or the time is up."""
+def run_shard(
+    runs: Sequence[UnderWay],
+    engine: EngineName,
+    seconds: float,
+    contents: Mapping[str, bytes] | None = None,
+) -> Report:
+    """Train runs from where they are, until they end or the time is up.
+
+    `contents` are graphs and tables of one's own that this worker said it lacks; it keeps them.
+    """
+    for key, data in (contents or {}).items():
+        register_bytes(key, data)
+    if lacks := unregistered(key for run in runs for key in run.spec.contents):
+        return Report(left=list(runs), lacks=lacks)
     report, began = Report(), time.monotonic()
 
     def on_block(steps: int, under_way: Callable[[], list[UnderWay]]) -> None:

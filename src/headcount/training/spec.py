@@ -1,19 +1,18 @@
-"""Spec, the base of every run's description, and RunSpec, one training run (Sections 6–7, A)."""
+"""RunSpec, the description of one training run (Sections 6–7, A)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
+import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
-from functools import cached_property
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from headcount.errors import InputError
-from headcount.problem.graph import MOST_ITEMS
+from headcount.problem.graph import MOST_ITEMS, Graph
+from headcount.training.base_spec import Spec
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Variant = Literal["max", "softmax", "value", "sum"]
 Metric = Literal["f1", "mse"]
@@ -21,84 +20,6 @@ GRAPHS = ("regular", "random", "skewed")
 TABLES = ("gaussian", "binary")
 LONGEST_CONTEXT = 64
 _MOST_ENTRIES = 2**32  # 16 GB of float32
-_Own = TypeVar("_Own", bound="Spec")
-
-
-@dataclass(frozen=True)
-class Spec:
-    """The full description of one run. Its `hash` is its key everywhere.
-
-    A subclass names its fields, whose annotations must be `int`, `float` or a kind of `str`, and
-    checks their ranges in `__post_init__` after calling this one.
-    """
-
-    kind: ClassVar[str] = "run"  # what error messages call it
-    # Fields that release 0.1.0 did not have, with the value that all its runs had. The JSON leaves
-    # a field out at that value, so that the runs of that release keep their hashes.
-    added: ClassVar[Mapping[str, Any]] = {}
-
-    def __post_init__(self) -> None:
-        # Equal specs must have equal JSON, so 16.0, numpy's 16 and 16 all become the field's type.
-        for field in fields(self):
-            kind = {"int": int, "float": float}.get(str(field.type), str)
-            value = _typed(field.name, getattr(self, field.name), kind)
-            object.__setattr__(self, field.name, value)
-
-    @cached_property
-    def hash(self) -> str:
-        """Content hash: the same for equal specs, on any machine."""
-        return hashlib.blake2b(self.to_json().encode(), digest_size=16).hexdigest()
-
-    def to_json(self) -> str:
-        """Canonical JSON: sorted names, no spaces, every field present but those of `added`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        kept = {
-            name: value
-            for name, value in values.items()
-            if name not in self.added or value != self.added[name]
-        }
-        return json.dumps(kept, sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls: type[_Own], text: str) -> _Own:
-        """Read what `to_json` wrote."""
-        values = json_object(text, f"the description of a {cls.kind}")
-        return cls.from_mapping({**cls.added, **values})
-
-    @classmethod
-    def from_mapping(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
-        """A spec from names and values; an unknown name is an error that gives the nearest one."""
-        known = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
-                raise InputError(f"{name!r} is not a field of a {cls.kind}; {hint}")
-        required = [field.name for field in fields(cls) if field.default is MISSING]
-        if missing := [name for name in required if name not in values]:
-            raise InputError(f"a {cls.kind} needs {', '.join(missing)}")
-        return cls(**values)
-
-    def _require_ranges(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        for name, (low, high) in ranges.items():
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name} {getattr(self, name)} does not fit; choose {low}…{high}")
-
-    def _require_positive(self, *names: str) -> None:
-        for name in names:
-            if not 0 < getattr(self, name) < math.inf:
-                value = getattr(self, name)
-                raise InputError(f"{name} {value} is not a positive number; choose one")
-
-    def _require_share(self, name: str, usual: float) -> None:
-        if not 0 < getattr(self, name) < 1:
-            value = getattr(self, name)
-            raise InputError(f"{name} {value} is not between 0 and 1; the paper uses {usual}")
-
-    def _require_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        if getattr(self, name) not in choices:
-            value = getattr(self, name)
-            raise InputError(f"{name} {value!r} is unknown; use {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
@@ -113,7 +34,8 @@ class RunSpec(Spec):
     graph), `random` draws items·degree of all loop-free pairs, `skewed` as many with hubs
     (`skewed_graph`). The positive weight is ℓ − 1 for permutations, that of Eq. (30) otherwise.
     Where an item has several targets in a context, `value` retrieves the sum of their messages.
-    Tables: `gaussian` unit-norm rows, or `binary` ones (Cor. B.7).
+    Tables: `gaussian` unit-norm rows, or `binary` ones (Cor. B.7). A graph or table of one's own
+    is named by the hash of its content: `RunSpec.on` makes such specs.
 
     >>> spec = RunSpec(items=64, d_model=16, heads=4, key_dim=5, seed=3)
     >>> spec.budget, spec.steps, RunSpec.from_json(spec.to_json()) == spec
@@ -148,8 +70,8 @@ class RunSpec(Spec):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_choice("variant", get_args(Variant))
-        self._require_choice("graph", GRAPHS)
-        self._require_choice("table", TABLES)
+        self._require_problem("graph", GRAPHS)
+        self._require_problem("table", TABLES)
         if self.steps == 0:
             object.__setattr__(self, "steps", 80_000 if self.variant == "softmax" else 20_000)
         self._require_ranges(
@@ -175,6 +97,54 @@ class RunSpec(Spec):
         self._require_memory()
         if self.variant == "value":
             self._require_value_retrieval()
+
+    @classmethod
+    def on(cls, graph: Graph | str, table: Tensor | str = "gaussian", **fields: Any) -> RunSpec:
+        """A run on a graph or table of one's own; either may be a family that the seed draws from.
+
+        The content gives `items`, `d_model` and, of a graph, `degree`: its edges per item, rounded.
+        The seed then varies what is left: first weights, contexts, validation and test.
+
+        >>> ring = Graph.from_edges(16, [(i, (i + 1) % 16) for i in range(16)])
+        >>> spec = RunSpec.on(ring, d_model=8, heads=2, key_dim=3)
+        >>> spec.items, spec.degree, len(spec.graph), spec.table
+        (16, 1, 32, 'gaussian')
+        """
+        known = sizes_of(graph, table)
+        for name, value in known.items():
+            if fields.get(name, value) != value:
+                raise InputError(
+                    f"{name} {fields[name]} is not that of the graph or table, {value}; "
+                    "leave it out"
+                )
+        return cls.from_mapping({**fields, **known})
+
+    def require_content(self, graph: Graph, table: Tensor) -> None:
+        """Refuse a graph or table whose sizes are not the spec's."""
+        sizes = {"items": graph.items, "d_model": table.shape[1]}
+        if is_content_hash(self.graph):
+            sizes["degree"] = _degree_of(graph)
+        if len(table) != graph.items:
+            sizes["items"] = len(table)
+        for name, value in sizes.items():
+            if getattr(self, name) != value:
+                raise InputError(
+                    f"{name} {getattr(self, name)} is not that of the graph or table, {value}; "
+                    "make the spec with RunSpec.on"
+                )
+
+    @property
+    def contents(self) -> set[str]:
+        """The hashes of the graph and the table, where these are one's own."""
+        return {name for name in (self.graph, self.table) if is_content_hash(name)}
+
+    def _require_problem(self, name: str, families: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in families and not is_content_hash(value):
+            raise InputError(
+                f"{name} {value!r} is unknown; use {', '.join(families)}, or a file "
+                "(in Python, RunSpec.on)"
+            )
 
     def _require_memory(self) -> None:
         for what, entries in (
@@ -222,28 +192,32 @@ class RunSpec(Spec):
         return "/".join(str(getattr(self, name)) for name in drawn)
 
 
-def json_object(text: str, what: str) -> dict[str, Any]:
-    """One JSON object; `what` is how an error names the text."""
-    try:
-        values = json.loads(text)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{what} is not JSON ({error}); write it with to_json") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{what} must be one JSON object")
-    return values
+def is_content_hash(name: str) -> bool:
+    """Whether a graph or table is named by the hash of its content, and not by its family.
+
+    >>> is_content_hash("regular"), is_content_hash("0123456789abcdef" * 2)
+    (False, True)
+    """
+    return re.fullmatch("[0-9a-f]{32}", name) is not None
 
 
-def _typed(name: str, value: Any, kind: type) -> Any:
-    """The value as its field's type."""
-    if kind is str:
-        if not isinstance(value, str):
-            raise InputError(f"{name} must be a word; {value!r} is not")
-        return str(value)
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise InputError(f"{name} must be a number; {value!r} is not")
-    number: Any = value
-    if kind is float:
-        return math.inf if number > 2**1000 else float(number)  # float() refuses larger integers
-    if not isinstance(number, Integral) and not float(number).is_integer():
-        raise InputError(f"{name} must be a whole number; {value!r} is not")
-    return int(number)
+def sizes_of(graph: Graph | str, table: Tensor | str) -> dict[str, Any]:
+    """What a graph and a table, of one's own or families, settle of a spec; they are registered."""
+    from headcount.problem.contents import register
+
+    known: dict[str, Any] = {"graph": graph, "table": table}
+    if not isinstance(table, str):
+        known |= {"table": register(table), "items": table.shape[0], "d_model": table.shape[1]}
+    if isinstance(graph, Graph):
+        if known.get("items", graph.items) != graph.items:
+            raise InputError(
+                f"the graph has {graph.items} items, the table {known['items']} rows; "
+                "give a table with one row per item"
+            )
+        known |= {"graph": register(graph), "items": graph.items, "degree": _degree_of(graph)}
+    return known
+
+
+def _degree_of(graph: Graph) -> int:
+    """Edges per item, rounded: what stands for the degree of a graph of one's own."""
+    return min(max(1, round(graph.edges / graph.items)), max(1, graph.items - 1))

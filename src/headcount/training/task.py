@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.problem.contents import registered_graph, registered_table
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.embeddings import binary_embeddings, gaussian_embeddings, gaussian_rows
 from headcount.problem.graph import Graph
 from headcount.problem.makers import graph_of_degree, random_graph, skewed_graph
 from headcount.problem.streams import generator, stream_key
 from headcount.shapes import Float, Int
-from headcount.training.spec import RunSpec
+from headcount.training.spec import RunSpec, is_content_hash
 
 _VALUES, _WEIGHTS = 0x7A1, 0x3E1  # salts: one seed, separate draws
 
@@ -50,6 +51,7 @@ def _task(spec: RunSpec) -> Task:
     """The task of any spec that differs from this one in heads, width, variant or protocol."""
     d_model, seed = spec.d_model, spec.seed
     graph, rows = graph_of(spec), table_of(spec)
+    spec.require_content(graph, rows)
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
     sampler = ContextSampler(graph, spec.length, spec.rate)
@@ -63,7 +65,9 @@ def _task(spec: RunSpec) -> Task:
 
 
 def graph_of(spec: RunSpec) -> Graph:
-    """The graph that the spec's seed draws."""
+    """The graph that the spec's seed draws, or the one that it names."""
+    if is_content_hash(spec.graph):
+        return registered_graph(spec.graph)
     edges = spec.items * spec.degree
     match spec.graph:
         case "random":
@@ -75,7 +79,9 @@ def graph_of(spec: RunSpec) -> Graph:
 
 
 def table_of(spec: RunSpec) -> Float[Tensor, "items d_model"]:
-    """The embeddings that the spec's seed draws."""
+    """The embeddings that the spec's seed draws, or those that it names."""
+    if is_content_hash(spec.table):
+        return registered_table(spec.table)
     if spec.table == "binary":
         return binary_embeddings(spec.items, spec.d_model, spec.seed)
     if spec.draws == 1:  # from the stream of the graph

@@ -1,0 +1,185 @@
+"""Readers of table files, by suffix: none of them runs code that a file holds."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from json import JSONDecodeError, loads
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headcount.errors import InputError
+from headcount.files import existing_file
+from headcount.problem.frames import frame_names, frame_rows, read_frame
+from headcount.problem.vocabulary import Vocabulary
+
+DEFAULT_KEY = "embeddings"
+NAMES = "names"  # of an array in .npz files, and of a JSON list in the metadata of .safetensors
+
+Read = tuple[Tensor | np.ndarray, Vocabulary | None]
+
+
+def read_table_file(path: str | os.PathLike[str], key: str | None) -> Read:
+    """The numbers in a file, as they are stored, and the names of its rows where it has them."""
+    path = existing_file(path)
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        raise InputError(
+            f"{path}: unknown table format {suffix!r}; use {', '.join(list(READERS)[:-1])} or "
+            f"{list(READERS)[-1]}"
+        )
+    return READERS[suffix](path, key)
+
+
+def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """One array of real numbers from a `.npy` file, in native byte order."""
+    path = existing_file(path)
+    try:
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        what = _objects(path) if "pickle" in str(error) else ""
+        array = None
+    else:
+        what = ""
+    if not isinstance(array, np.ndarray):
+        raise InputError(
+            f"{path}: not a whole .npy array of numbers{what}; write it again with numpy.save"
+        )
+    return real_numbers(array, path)
+
+
+def real_numbers(array: np.ndarray, source: str | os.PathLike[str]) -> np.ndarray:
+    """The array in native byte order; anything but real numbers of at most 64 bits is refused.
+
+    bfloat16, which numpy knows only as two bytes, comes back as float32.
+    """
+    if array.dtype.name == "bfloat16" or array.dtype == np.dtype("V2"):
+        upper = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32)
+        return (upper << np.uint32(16)).view(np.float32)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InputError(
+            f"{source}: the entries are {array.dtype}; they must be real numbers of at most 64 bits"
+        )
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _npy(path: Path, key: str | None) -> Read:
+    if key is not None:
+        raise InputError(f"{path}: a .npy file holds one table; leave the key {key!r} out")
+    return read_npy(path), None
+
+
+def _npz(path: Path, key: str | None) -> Read:
+    try:
+        # numpy leaves a file that it opens itself open when it fails.
+        with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
+            arrays = [name for name in file.files if name != NAMES]
+            array = file[_chosen(arrays, key, path, "array")]
+            names = file[NAMES] if NAMES in file.files else None
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        what = " of numbers" + _objects(path) if "pickle" in str(error) else ""
+        raise InputError(
+            f"{path}: not a whole .npz file{what}; write it again with numpy.savez"
+        ) from None
+    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
+        raise InputError(f"{path}: the array 'names' is not a list of texts; leave it out")
+    vocabulary = None if names is None else Vocabulary.of(names.tolist(), path, "row")
+    return real_numbers(array, path), vocabulary
+
+
+def _objects(path: Path) -> str:
+    return (
+        " (it holds Python objects, which could run code when loaded; nothing was loaded)"
+        if path.stat().st_size
+        else ""
+    )
+
+
+def _safetensors(path: Path, key: str | None) -> Read:
+    try:
+        with safe_open(path, framework="pt") as file:
+            table = file.get_tensor(_chosen(sorted(file.keys()), key, path, "tensor"))
+            listed = (file.metadata() or {}).get(NAMES)
+    except SafetensorError as error:
+        raise InputError(
+            f"{path}: not a whole .safetensors file ({error}); write it again"
+        ) from None
+    names = None
+    if listed is not None:
+        with suppress(JSONDecodeError):
+            names = loads(listed)
+        if not isinstance(names, list):
+            raise InputError(f"{path}: its metadata 'names' is not a JSON list; write it again")
+    return table, None if names is None else Vocabulary.of(names, path, "row")
+
+
+def _frame(path: Path, key: str | None) -> Read:
+    if key is not None and path.suffix.lower() != ".parquet":
+        raise InputError(f"{path}: a text file holds one table; leave the key {key!r} out")
+    frame = read_frame(path)
+    return real_numbers(frame_rows(frame, path, key), path), frame_names(frame, path)
+
+
+def _pt(path: Path, key: str | None) -> Read:
+    """A tensor, or a dictionary of tensors such as a state dict."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong with the file, an error says below
+            # Only tensors and plain containers: anything else in the pickle is refused, not run.
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError:
+        raise InputError(
+            f"{path}: holds more than tensors, and loading it could run code; nothing was run, "
+            "save the tensor alone with torch.save"
+        ) from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = str(error).split("\n")[0][:100]
+        raise InputError(
+            f"{path}: not a whole file of torch.save ({reason}); write it again"
+        ) from None
+    if isinstance(loaded, Tensor):
+        if key is not None:
+            raise InputError(f"{path}: holds one tensor; leave the key {key!r} out")
+        return loaded.detach(), None
+    if not isinstance(loaded, dict):
+        raise InputError(
+            f"{path}: holds a {type(loaded).__name__}; save a tensor, or a dictionary of tensors"
+        )
+    tensors: dict[str, Any] = {
+        str(name): part for name, part in loaded.items() if isinstance(part, Tensor)
+    }
+    return tensors[_chosen(tensors, key, path, "tensor")].detach(), None
+
+
+def _chosen(known: Iterable[str], key: str | None, path: Path, kind: str) -> str:
+    """The table among several: `key`, else `embeddings`, else the only one."""
+    names = sorted(known)
+    name = key or (names[0] if len(names) == 1 else DEFAULT_KEY)
+    if name not in names:
+        listed = ", ".join(names) or "none (it is empty)"
+        others = "" if key or not names else " and more than one other"
+        raise InputError(f"{path}: no {kind} {name!r}{others}; choose the key from {listed}")
+    return name
+
+
+READERS: dict[str, Callable[[Path, str | None], Read]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+    ".csv": _frame,
+    ".tsv": _frame,
+    ".parquet": _frame,
+    ".pt": _pt,
+}
