@@ -93,9 +93,10 @@ def skewed_graph(items: int, edges: int, seed: int = 0) -> Graph:
     pairs = _require_edges(items, edges)
     rng = generator(seed)
     rank = np.arange(1, items + 1)
-    weights = [rng.permutation(rank**-0.5), rng.permutation(1 / rank)]
+    by_source, by_target = rng.permutation(rank**-0.5), rng.permutation(1 / rank)
     draw = _few_skewed if 8 * edges <= pairs else _many_skewed
-    return Graph.from_arrays(items, *np.divmod(draw(*weights, edges, rng), items))
+    codes = draw(by_source, by_target, edges, rng)
+    return Graph.from_arrays(items, *np.divmod(codes, items))
 
 
 def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = None) -> Graph:
