@@ -93,10 +93,10 @@ def skewed_graph(items: int, edges: int, seed: int = 0) -> Graph:
     pairs = _require_edges(items, edges)
     rng = generator(seed)
     rank = np.arange(1, items + 1)
-    by_source, by_target = rng.permutation(rank**-0.5), rng.permutation(1 / rank)
+    as_source, as_target = rng.permutation(rank**-0.5), rng.permutation(1 / rank)
     draw = _few_skewed if 8 * edges <= pairs else _many_skewed
-    codes = draw(by_source, by_target, edges, rng)
-    return Graph.from_arrays(items, *np.divmod(codes, items))
+    codes = draw(as_source, as_target, edges, rng)
+    return Graph.from_arrays(items, codes // items, codes % items)
 
 
 def with_positions(graph: Graph, length: int, offsets: Iterable[int] | None = None) -> Graph:
