@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.streams import generator
 from headcount.store.store import Store
 from headcount.sweeps.block_folder import BlockFolder
+from headcount.sweeps.file import read_sweep
 
 RELEASED = Path(__file__).parent / "data" / "release_0_1_0"
 
@@ -93,6 +95,23 @@ def test_its_finished_runs_are_not_trained_again(released, command):
     assert code == 0
     told = json.loads(out)
     assert (told["trained"], told["known"]) == (0, 29)
+
+
+def test_its_sweeps_keep_its_draws_unless_the_file_names_others(released):
+    for name in ("small", "long"):  # finished runs, and runs under way
+        file = released / f"{name}.toml"
+        sweep = read_sweep(file)
+        assert {spec.draws for spec in sweep.all_runs} == {2}
+        with Store(released / "small.sqlite", read_only=True) as store:
+            begun = sweep.as_begun(store)
+            assert [replace(spec, draws=2) for spec in begun.all_runs] == list(sweep.all_runs)
+            assert {spec.draws for spec in begun.all_runs} == {1}
+            assert begun.as_begun(store) == begun
+            file.write_text(file.read_text().replace("seeds =", "draws = 2\nseeds ="))
+            named = read_sweep(file)
+            assert {spec.draws for spec in named.as_begun(store).all_runs} == {2}
+    with Store(released / "new.sqlite") as store:
+        assert sweep.as_begun(store) is sweep
 
 
 def test_its_checkpoints_go_on_where_they_stopped(released, command):
