@@ -26,6 +26,7 @@ class VariantName(StrEnum):
     softmax = "softmax"
     retrieval = "value"
     sum = "sum"
+    logsumexp = "logsumexp"
 
 
 def train(
@@ -45,8 +46,11 @@ def train(
     ] = 0,
     variant: Annotated[
         VariantName,
-        typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
+        typer.Option(
+            help="Heads joined by max, softmax (7.1), sum or logsumexp, or value retrieval (7.2)."
+        ),
     ] = VariantName.max,
+    temperature: Annotated[float, typer.Option(help="t of logsumexp.")] = 1.0,
     degree: Annotated[
         int | None,
         typer.Option(
@@ -125,6 +129,7 @@ def train(
         "heads": heads,
         "key_dim": key_dim,
         "variant": variant.value,
+        "temperature": temperature,
         "length": context_length if length is None else length,
         "rate": rate,
         "steps": steps or 0,
