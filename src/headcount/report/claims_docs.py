@@ -44,12 +44,12 @@ for length, repeats in ((16, 200), (1024, 5)):
 _MEASURED_AGAIN = (
     "The runs of 2026-11-15, those of release 0.1.0, drew the permutation π and the table X of a "
     "seed from one random stream, so the two were not independent (at (64, 16) the rank "
-    "correlation of π(m − 1) and the size of the table's first entry was 0.14 over 4,000 seeds; it "
-    "is −0.02 now). Since then each has a stream of its own, and all 20,630 runs were trained "
-    "again on 2026-11-16 (one H200, commit 552abf6). A spec names its way of drawing (`draws`), and "
-    "results of release 0.1.0 keep theirs. Figure 7 was not trained again: its token tables do "
-    "not come from a seed, except the Gaussian control of 12 runs, which all have seed 0 and share "
-    "its stream with their π.",
+    "correlation of π(m − 1) and the size of the table's first entry was 0.14 over 4,000 seeds; "
+    "it is −0.02 now). Since then each has a stream of its own, and all 20,630 runs were trained "
+    "again on 2026-11-16 (one H200, commit 552abf6). A spec names its way of drawing (`draws`), "
+    "and results of release 0.1.0 keep theirs. Figure 7 was not trained again: its token tables "
+    "do not come from a seed, except the Gaussian control of 12 runs, which all have seed 0 and "
+    "share its stream with their π.",
     "No verdict changed. Of the 104 thresholds by head count that both grids have, 80 are the "
     "same; the ratio of new to old has mean 0.995 and standard deviation 0.06. The mean F1 of a "
     "configuration rose by 0.0035 on average (mean absolute change 0.0067, 2,794 configurations), "
