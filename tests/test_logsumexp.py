@@ -182,15 +182,10 @@ def test_a_low_temperature_is_max():
     scores = torch.randn(2, 3, 7, 7, generator=torch.Generator().manual_seed(0))
     positive = torch.rand(2, 7, 7, generator=torch.Generator().manual_seed(1)) < 0.2
     cold = RunSpec(40, 12, 3, 4, temperature=1e-5, **TRAINED)
-    nothing = torch.zeros(2), torch.zeros(2, 7, 1)  # thresholds, messages
+    thresholds, messages = torch.zeros(2), torch.zeros(2, 7, 1)
     found = []
     for spec in (cold, replace(cold, variant="max", temperature=1.0)):
-        rest = (
-            positive.float(),
-            pair_weights(spec, positive),
-            torch.zeros(2),
-            torch.zeros(2, 7, 1),
-        )
+        rest = (positive.float(), pair_weights(spec, positive), thresholds, messages)
         found.append((aggregated(spec, scores), *score_gradient(spec, scores, *rest)))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-3)
