@@ -185,12 +185,7 @@ def test_a_low_temperature_is_max():
     nothing = torch.zeros(2), torch.zeros(2, 7, 1)  # thresholds, messages
     found = []
     for spec in (cold, replace(cold, variant="max", temperature=1.0)):
-        rest = (
-            positive.float(),
-            pair_weights(spec, positive),
-            torch.zeros(2),
-            torch.zeros(2, 7, 1),
-        )
+        rest = (positive.float(), pair_weights(spec, positive), *nothing)
         found.append((aggregated(spec, scores), *score_gradient(spec, scores, *rest)))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-3)
