@@ -110,8 +110,10 @@ class RunSpec(Spec):
             self._require_value_retrieval()
 
     @classmethod
-    def on(cls, graph: Graph | str, table: Tensor | str = "gaussian", **fields: Any) -> RunSpec:
+    def on(cls, graph: Any, table: Any = "gaussian", **fields: Any) -> RunSpec:
         """A run on a graph or table of one's own; either may be a family that the seed draws from.
+
+        `graph` is whatever `as_graph` takes, `table` whatever `as_table` takes.
 
         The content gives `items`, `d_model` and, of a graph, `degree`: its edges per item, rounded.
         The seed then varies what is left: first weights, contexts, validation and test.
@@ -212,14 +214,19 @@ def is_content_hash(name: str) -> bool:
     return re.fullmatch("[0-9a-f]{32}", name) is not None
 
 
-def sizes_of(graph: Graph | str, table: Tensor | str) -> dict[str, Any]:
+def sizes_of(graph: Any, table: Any) -> dict[str, Any]:
     """What a graph and a table, of one's own or families, settle of a spec; they are registered."""
     from headcount.problem.contents import register
+    from headcount.problem.conversion import as_graph
+    from headcount.problem.tables import as_table
 
     known: dict[str, Any] = {"graph": graph, "table": table}
     if not isinstance(table, str):
-        known |= {"table": register(table), "items": table.shape[0], "d_model": table.shape[1]}
-    if isinstance(graph, Graph):
+        rows = as_table(table)
+        known |= {"table": register(rows), "items": rows.shape[0], "d_model": rows.shape[1]}
+    if not isinstance(graph, str):
+        if not isinstance(graph, Graph):
+            graph = as_graph(graph, items=known.get("items"))
         if known.get("items", graph.items) != graph.items:
             raise InputError(
                 f"the graph has {graph.items} items, the table {known['items']} rows; "
