@@ -33,8 +33,8 @@ def separable(
     narrower heads True is certain; False means that descents from `starts` points found nothing.
 
     >>> from headcount import gaussian_embeddings, permutation_graph
-    >>> table = gaussian_embeddings(24, 8, seed=0).double().numpy()
-    >>> separable(permutation_graph(24), table), separable(permutation_graph(24), table, key_dim=1)
+    >>> table = gaussian_embeddings(16, 8, seed=0).double().numpy()
+    >>> separable(permutation_graph(16), table), separable(permutation_graph(16), table, key_dim=1)
     (True, False)
     """
     items, d_model = rows.shape
