@@ -12,6 +12,7 @@ edges thus needs m/α_c(n/m) of d degrees of freedom, whatever all other items n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import pi, sin
 from typing import Any
 
@@ -20,7 +21,11 @@ from scipy.optimize import brentq
 
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
-from headcount.theory.capacity_law import freedom_needed, gardner_capacity
+from headcount.theory.capacity_law import (
+    degrees_of_freedom,
+    freedom_needed,
+    gardner_capacity,
+)
 
 
 def effective_freedom(d_model: int, heads: int, key_dim: int) -> float:
@@ -68,3 +73,47 @@ def hub_ratio(graph: Graph, d_model: int, heads: int = 1) -> float:
         raise InputError("every item has all edges or none; the law needs an item between")
     hardest = min(gardner_capacity(n / graph.items) for n in counts)
     return d_model * heads * hardest / graph.items
+
+
+@dataclass(frozen=True)
+class LawReading:
+    """What the capacity law and its two refinements say of a channel; docs/law.md explains it."""
+
+    needed: float  # N
+    freedom: int  # h·k(2d − k)
+    effective_freedom: float  # h·ω²(k)
+    hub_ratio: float  # H
+
+    @property
+    def ratio(self) -> float:
+        """R = freedom/N: the law's own ratio, exact for one head of full width."""
+        return self.freedom / self.needed
+
+    @property
+    def width_ratio(self) -> float:
+        """G = effective freedom/N: where narrow heads turn."""
+        return self.effective_freedom / self.needed
+
+    @property
+    def possible(self) -> bool:
+        """Whether G and H exceed 1, without which one head has no weights."""
+        return self.width_ratio > 1 and self.hub_ratio > 1
+
+
+def law(graph: Graph, d_model: int, heads: int = 1, key_dim: int | None = None) -> LawReading:
+    """Read the capacity law at a graph and a channel; without `key_dim`, heads of full width.
+
+    >>> from headcount import permutation_graph, skewed_graph
+    >>> reading = law(permutation_graph(256), 32)
+    >>> round(reading.ratio, 2), reading.possible
+    (0.62, False)
+    >>> law(skewed_graph(91, 182), 32).possible  # R is 1.33, but its largest hub has H = 0.75
+    False
+    """
+    width = d_model if key_dim is None else key_dim
+    return LawReading(
+        freedom_needed(graph.items, graph.edges),
+        degrees_of_freedom(d_model, heads, width),
+        effective_freedom(d_model, heads, width),
+        hub_ratio(graph, d_model, heads),
+    )
