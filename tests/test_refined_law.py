@@ -72,8 +72,8 @@ def test_full_width_agrees_with_a_linear_program(items, degree, seed, skewed):
 
 
 def test_narrow_heads_are_found_where_they_exist():
-    rows = np.random.default_rng(0).normal(size=(20, 8))
-    graph = hc.permutation_graph(20)
+    rows = np.random.default_rng(0).normal(size=(15, 8))
+    graph = hc.permutation_graph(15)
     found = [separable(graph, rows, key_dim) for key_dim in (1, 2, 7)]
     assert found == sorted(found)  # a wider head can do whatever a narrower one can
     assert found[-1]

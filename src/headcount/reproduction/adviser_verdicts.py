@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -33,12 +33,12 @@ def followed() -> pd.DataFrame:
     read-only.
     """
     points = pd.read_csv(_FOLDER / "points.csv").rename(columns={"draw": "part"})
-    runs = steps_runs()
+    runs: Any = steps_runs()
     sizes = ["heads", "key_dim"]
     splits = runs.groupby([*_PLACE, *sizes])["value"].agg(f1="mean", seeds="size").reset_index()
     splits["budget"] = splits["heads"] * splits["key_dim"]
     passing = splits[splits["f1"] >= LEVEL].groupby(_PLACE)["budget"].min()
-    table = points.merge(splits, on=[*_PLACE, *sizes], validate="one_to_one")
+    table: Any = points.merge(splits, on=[*_PLACE, *sizes], validate="one_to_one")
     table = table.merge(passing.rename("smallest").reset_index(), on=_PLACE, how="left")
     table["passed"] = table["f1"] >= LEVEL
     table["excess"] = table["budget"] / table["smallest"]
@@ -51,7 +51,7 @@ def adviser_verdicts() -> list[LawVerdict]:
     return [*found[:3], _softmax(), *found[3:]]
 
 
-def _drawn(draw: Draw, variant: str = "max") -> pd.DataFrame:
+def _drawn(draw: Draw, variant: str = "max") -> Any:
     table = followed()
     return table[(table["draw"] == draw) & (table["variant"] == variant)]
 

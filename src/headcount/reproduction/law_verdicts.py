@@ -54,8 +54,9 @@ def law_runs() -> pd.DataFrame:
         f"d = {d}, {h} × {k}"
         for d, h, k in zip(runs["d_model"], runs["heads"], runs["key_dim"], strict=True)
     ]
-    graphs = runs["graph"].map({"regular": "", "random": " random", "skewed": " skewed"})
-    tables = runs["table"].map({"gaussian": "", "binary": " binary"})
+    # The usual graphs and tables go without saying.
+    graphs = runs["graph"].map(lambda name: "" if name == "regular" else f" {name}")
+    tables = runs["table"].map(lambda name: "" if name == "gaussian" else f" {name}")
     return runs.assign(group=pd.Series(size, index=runs.index) + kind + degree + graphs + tables)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ def transition(group: pd.DataFrame, ratio: str) -> float | None:
     >>> transition(pd.DataFrame(rows), "R")
     1.1
     """
-    shares = group.groupby(ratio)["separable"].mean()
+    shares: Any = group.groupby(ratio)["separable"].mean()
     ratios, values = shares.index.to_numpy(float), shares.to_numpy(float) - 0.5
     steps = np.flatnonzero((values[:-1] < 0) & (values[1:] >= 0))
     if not steps.size:
@@ -36,7 +37,7 @@ def transition(group: pd.DataFrame, ratio: str) -> float | None:
 
 def transitions(part: str, ratio: str) -> dict[Hashable, float | None]:
     """The transition of every group of a part, by width, graph, degree and d_model."""
-    table = measured_separability()
+    table: Any = measured_separability()
     groups = table[table["part"] == part].groupby(_GROUP, sort=False)
     return {name: transition(group, ratio) for name, group in groups}
 
@@ -78,7 +79,7 @@ def _fewer_bits() -> LawVerdict:
 
 
 def _hubs() -> LawVerdict:
-    table = measured_separability()
+    table: Any = measured_separability()
     table = table[table["part"] == "l"]
     decisive = table[["ratio", "hub_ratio"]].min(axis=1)
     below, above = table[decisive < 0.9]["separable"], table[decisive > 1.25]["separable"]

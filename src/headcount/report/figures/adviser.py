@@ -19,7 +19,7 @@ _ENDS = (3, 512)
 
 def adviser_rows() -> pd.DataFrame:
     """The points under max; where no split passed, the advice itself stands for the smallest."""
-    rows = followed()
+    rows: Any = followed()
     rows = rows[rows["variant"] == "max"]
     outcome = [
         f"{draw} draw, passes" if passed else "fails"
@@ -48,7 +48,7 @@ def draw(evidence: Evidence) -> Any:
         "f1": "mean F1 of the advice|.4f",
         "chance": "chance stated|.3f",
     }
-    frame = adviser_rows()[[*shown, "outcome"]]
+    frame: Any = adviser_rows()[[*shown, "outcome"]]
     key = alt.Legend(title=None, orient="top", columns=0, labelLimit=300)
     colours, shapes = (alt.Scale(domain=_OUTCOMES, range=look) for look in _LOOKS)
     x = log2_axis("smallest D_K that passes", ends=_ENDS).x("smallest")
@@ -107,7 +107,7 @@ def meaning(evidence: Evidence) -> str:
         evidence.require_shipped()
     except InputError:
         return BEYOND
-    rows = adviser_rows()
+    rows: Any = adviser_rows()
     failed = rows[~rows["passed"]]
     where = ", ".join(
         f"({m}, {d}) with r = {r}"

@@ -31,7 +31,7 @@ def laws_table() -> pd.DataFrame:
     no answer outside the sizes that it was fitted to.
     """
     found = thresholds(measured_runs(variant="max"))
-    runs = steps_runs()
+    runs: Any = steps_runs()
     limits = runs[runs["part"] == "grid"].groupby(_POINT)["limit"].max().rename("limit")
     table = found.merge(limits.reset_index(), on=_POINT)
     line = feature(table, BUDGET.form)
@@ -64,7 +64,7 @@ def draw(evidence: Evidence) -> Any:
     names = {law: f"{name}: rms {error[law]:.2f}" for law, name in _LAWS.items()}
     parts = [rows.assign(predicted=rows[law], law=name) for law, name in names.items()]
     columns = [*_POINT, "limit", "central", "predicted", "law"]
-    frame = pd.concat(parts, ignore_index=True)[columns].dropna()
+    frame: Any = pd.concat(parts, ignore_index=True)[columns].dropna()
     key = alt.Legend(title=None, orient="top", columns=1, labelLimit=400)
     ends = (2, 640)
     x = log2_axis("measured D_K*", ends=ends).x("central")
@@ -122,9 +122,9 @@ def meaning(evidence: Evidence) -> str:
         evidence.require_shipped()
     except InputError:
         return BEYOND
-    error, rows = rms_errors(), laws_table()
+    error, rows = rms_errors(), laws_table().dropna(subset=["steps"])
     return (
-        f"At the {int(rows['steps'].notna().sum())} points within its range the law of steps has "
+        f"At the {len(rows)} points within its range the law of steps has "
         f"an rms error of {error['steps']:.2f} in the logarithm of D_K*, a line in "
         f"m' log₂ m/d_model one of {error['paper']:.2f}. Both were fitted to these thresholds, the "
         "law of steps to other points as well."

@@ -34,7 +34,7 @@ def draw(evidence: Evidence) -> Any:
     from headcount.report.drawing.style import styled
 
     evidence.require_shipped()
-    chart = alt.hconcat(
+    chart: Any = alt.hconcat(
         _shares("ratio", "R = degrees of freedom / N"),
         _shares("width_ratio", "G = ω² / N"),
         _hubs(),
@@ -88,14 +88,16 @@ def _hubs() -> Any:
     rows = table[table["part"] == "l"]
     rows = rows.assign(found=[_HUBS[int(one)] for one in rows["separable"]])
     key = alt.Legend(title=None, orient="top", columns=1)
-    look = {"domain": _HUBS}
+    look: Any = {"domain": _HUBS}
     marks = (
         alt.Chart(rows.drop(columns="separable"))
         .mark_point(filled=True, size=24, opacity=0.7, clip=True)
         .encode(
-            x=alt.X("ratio:Q", scale=alt.Scale(type="log", domain=(0.8, 4)), title="R"),
+            x=alt.X("ratio:Q", scale=alt.Scale(type="log", domain=(0.8, 4), nice=False), title="R"),
             y=alt.Y(
-                "hub_ratio:Q", scale=alt.Scale(type="log", domain=(0.4, 6)), title="H, of the hubs"
+                "hub_ratio:Q",
+                scale=alt.Scale(type="log", domain=(0.4, 6), nice=False),
+                title="H, of the hubs",
             ),
             color=alt.Color(
                 "found:N", scale=alt.Scale(**look, range=[COLOURS[3], COLOURS[0]]), legend=key

@@ -43,7 +43,7 @@ def steps_table() -> pd.DataFrame:
 
     Treat it as read-only.
     """
-    runs = steps_runs()
+    runs: Any = steps_runs()
     parts = []
     for (part, graph), name in _SOURCES.items():
         chosen = (runs["part"] == part) & (runs["graph"] == graph) & (runs["variant"] == "max")
@@ -63,7 +63,7 @@ def errors() -> pd.DataFrame:
     """ln(steps/predicted) of the second draw, the median of each point with its graph."""
     rows = steps_table()
     rows = rows[rows["part"] == "second"]
-    error = np.log(rows["steps"] / rows["predicted"])
+    error: Any = np.log(rows["steps"] / rows["predicted"])
     by = ["graph", "items", "degree", "d_model"]
     return error.groupby([rows[name] for name in by]).median().rename("error").reset_index()
 
@@ -114,7 +114,7 @@ def draw(evidence: Evidence) -> Any:
         rule = line.properties(data=law).encode(x=x, y=y)
         layer = alt.layer(marks.transform_filter(alt.datum.panel == panel), rule)
         charts.append(layer.properties(width=380, height=320, title=panel))
-    chart = alt.hconcat(*charts, data=frame)
+    chart: Any = alt.hconcat(*charts, data=frame)
     return styled(
         chart,
         frame,
