@@ -247,7 +247,7 @@ def files(tmp_path: Any) -> None:
     [
         (("--out", "weights.pt"), "give the file that suffix"),
         (("--out", "absent/weights.safetensors"), "its folder does not exist"),
-        (("--device", "tpu"), "device 'tpu' is unknown"),
+        (("--device", "tpu"), "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_the_command_refuses_before_it_searches(
