@@ -52,7 +52,8 @@ struct Work {
         slope = arena.take<float>(square);
         winner = arena.take<int32_t>(square);
         pairs = arena.take<Pair>(size_t(run.length) * run.length);
-        share = arena.take<float>(square * (run.variant == SOFTMAX || run.variant == LOGSUMEXP ? run.heads : 1));
+        const bool per_head = run.variant == SOFTMAX || run.variant == LOGSUMEXP;
+        share = arena.take<float>(square * (per_head ? run.heads : 1));
         error = arena.take<float>(run.width);
         entry = arena.take<int32_t>(run.items);
         place = arena.take<uint8_t>(run.items);

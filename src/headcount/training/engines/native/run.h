@@ -3,7 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP };  // `sum` is MAX with one head of width D_K
+// `sum` is MAX with one head of width D_K.
+enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP };
 
 // Mirrored field by field in library.py.
 struct Run {
