@@ -343,7 +343,7 @@ def test_the_command_says_what_it_found(tiny, command):
     [
         (["nothing"], "nothing: is neither a file nor one of quick, paper"),
         (["quick", "--table", "nowhere.safetensors"], "nowhere.safetensors"),
-        (["quick", "--device", "tpu"], "device 'tpu' is unknown"),
+        (["quick", "--device", "tpu"], "'--device': 'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_bad_input_is_one_sentence(command, words, says):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +10,20 @@ from hypothesis import strategies as st
 
 from headcount.errors import InputError
 from headcount.theory import upper_bounds as upper
-from headcount.theory.architectures import EXAMPLES, audit_architecture, example, read_config
+from headcount.theory.architectures import (
+    EXAMPLES,
+    audit_architecture,
+    by_hand,
+    example,
+    read_config,
+)
 from headcount.theory.capacity import capacity
-from headcount.theory.laws import MEASURED, MEASURED_WIDE, trained_split
+from headcount.theory.capacity_law import (
+    TRAINED_RATIOS,
+    capacity_ratio,
+    degrees_of_freedom,
+    freedom_needed,
+)
 from headcount.theory.planner import plan
 
 quick = settings(deadline=None, max_examples=50)
@@ -25,12 +35,13 @@ def test_capacity_inverts_the_laws(d_model, heads, key_dim):
     budget = heads * key_dim
     *_, limit, trained, built = capacity(d_model, heads, key_dim)
     held = trained.edges
-    law = MEASURED_WIDE if d_model > 16 else MEASURED
-    # What is held fits after rounding.
-    assert math.prod(trained_split(held, held, d_model, law)) <= budget
-    more = max(held + held // 8, held + 8)
-    assert law(more, more, d_model) > 0.9 * budget
-    assert limit.edges >= held
+    low, usual, high = TRAINED_RATIOS["max"]
+    assert capacity_ratio(held, held, d_model, heads, key_dim) >= usual
+    assert capacity_ratio(held + 2, held + 2, d_model, heads, key_dim) < usual
+    fewest, most = trained.interval
+    assert fewest <= held <= most <= limit.edges
+    assert capacity_ratio(fewest, fewest, d_model, heads, key_dim) >= high
+    assert capacity_ratio(most, most, d_model, heads, key_dim) >= low
     if built.edges:
         usual = upper.best_upper_bound(built.items, built.edges, d_model)
         pinv = upper.pseudo_inverse(built.items, built.edges, d_model)
@@ -69,15 +80,18 @@ def test_only_a_met_condition_promises_at_least():
     assert softmax.sense == "about"  # C is provisional
 
 
-def test_plans_fit_what_a_channel_is_said_to_hold():
-    held = capacity(768, 12, 64)[2].edges
-    row = plan(held, d_model=768).row("trained law")
-    assert row is not None
-    assert row.budget <= 768
+def test_relations_held_leave_the_ratio():
+    freedom = degrees_of_freedom(64, 4, 16)
+    trained = capacity(64, 4, 16, items=1000)[2]
+    usual = TRAINED_RATIOS["max"][1]
+    assert freedom >= usual * freedom_needed(1000, trained.edges)
+    assert freedom < usual * freedom_needed(1000, trained.edges + 1)
 
 
 def test_a_small_vocabulary_caps_the_relations():
-    assert {holding.edges for holding in capacity(4096, 32, 256, items=10)} == {90}
+    found = {holding.law: holding.edges for holding in capacity(4096, 32, 256, items=10)}
+    assert found.pop("capacity law") == 50  # it counts up to half of all pairs
+    assert set(found.values()) == {90}
 
 
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (8, 0, 1), (8, 1, 0), (8, 6, 1, 4), (8, 6, 1, 0)])
@@ -100,10 +114,12 @@ def test_examples_hold_their_facts():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_audits_stay_within_the_budget(name):
+def test_audits_say_that_they_extrapolate(name):
     audit = audit_architecture(example(name))
-    assert audit.split_heads * audit.split_key_dim <= audit.architecture.key_budget
-    assert audit.split_heads > audit.architecture.kv_heads  # the laws ask for more, smaller heads
+    assert not audit.in_range
+    assert audit.advice.startswith("Outside the measured range, by extrapolation")
+    low, high = audit.holdings[1].interval
+    assert low < audit.holdings[1].edges < high
     senses = [holding.sense for holding in audit.holdings]
     assert senses == ["at most", "about", "about"]  # Algorithm 2's constant is provisional
     assert [holding.sure for holding in audit.holdings] == [True, True, False]
@@ -114,8 +130,18 @@ def test_audits_stay_within_the_budget(name):
 def test_gpt2_by_hand():
     audit = audit_architecture(example("gpt2"))
     assert audit.parameters == 2 * 768 * 768 + 1
-    law = int(768 * 768 / (0.859 * math.log2(50257)))
-    assert 0.98 * law < audit.holdings[1].edges <= law  # the split is rounded up
+    assert audit.degrees_of_freedom == 12 * 64 * (2 * 768 - 64)
+    ratio = audit.degrees_of_freedom / freedom_needed(50257, audit.holdings[1].edges)
+    assert ratio == pytest.approx(TRAINED_RATIOS["softmax"][1], rel=1e-3)
+
+
+def test_a_channel_by_hand_is_judged_like_its_config():
+    by_sizes = audit_architecture(by_hand(768, 12, 64), items=50257)
+    assert by_sizes.holdings == audit_architecture(example("gpt2")).holdings
+    with pytest.raises(InputError, match="--items"):
+        audit_architecture(by_hand(768, 12, 64))
+    with pytest.raises(InputError, match="give all three"):
+        by_hand(768, None, 64)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +205,8 @@ def test_configs_are_read(tmp_path, config, expected):
     path.write_text(json.dumps(config))
     shape = read_config(path)
     assert (shape.d_model, shape.heads, shape.kv_heads, shape.key_dim) == expected
-    assert audit_architecture(shape).items is None
+    assert shape.vocabulary is None
+    assert audit_architecture(shape, items=1000).items == 1000
 
 
 @pytest.mark.parametrize(

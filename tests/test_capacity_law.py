@@ -16,9 +16,17 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from headcount import InputError
-from headcount.analysis.transitions import bracket, fit_slowing, with_ratio
+from headcount.analysis.transitions import bootstrap, bracket, fit_slowing, with_ratio
 from headcount.report.figures import figure, law
-from headcount.reproduction.law_verdicts import law_runs, verdicts
+from headcount.reproduction.adviser_verdicts import adviser_verdicts
+from headcount.reproduction.law_verdicts import (
+    deviations,
+    groups_of,
+    law_runs,
+    measured_intervals,
+    verdicts,
+)
+from headcount.reproduction.refined_verdicts import law_verdicts, refined_verdicts
 from headcount.reproduction.shipped import MEASURED
 from headcount.theory.capacity_law import (
     degrees_of_freedom,
@@ -123,6 +131,35 @@ def test_a_made_slowing_is_found():
     assert found.critical["one"] == pytest.approx(0.9, abs=0.02)
     assert found.critical["two"] == pytest.approx(1.05, abs=0.02)
 
+    resampled = bootstrap(groups, 5)
+    assert list(resampled) == ["one", "two"]
+    assert resampled["one"].between(0.85, 0.95).all()
+    assert resampled["one"].nunique() == 5
+
+
+def test_a_resample_may_leave_a_group_without_successes():
+    ratio = np.repeat(np.linspace(1.05, 1.6, 8), 3)
+    steps = 3000 * (ratio - 0.9) ** -1.4
+    whole = pd.DataFrame({"ratio": ratio, "steps": steps, "succeeded": True})
+    rare = whole.assign(succeeded=np.arange(len(whole)) % 8 == 1)  # one of three, three times
+    found = bootstrap({"whole": whole, "rare": rare}, 12)
+    assert found["whole"].notna().all()
+    assert 0 < found["rare"].notna().sum() < 12
+
+
+def test_the_shipped_intervals_hold_the_extrapolated_transitions():
+    """At least 95 of 100 would; the 200 resamples take minutes, so they are shipped."""
+    table = measured_intervals().set_index(["part", "group"])
+    found = {(part, name): v for part in "abdh" for name, v in deviations(part).items()}
+    assert set(table.index) == set(found)
+    inside = [
+        table.loc[key, "low"] <= value <= table.loc[key, "high"] for key, value in found.items()
+    ]
+    assert sum(inside) >= len(found) - 1
+    # One resample of part h again, against the interval: same seed, same first draw.
+    first = bootstrap(groups_of("h"), 1)
+    assert set(first) >= {name for part, name in found if part == "h"}
+
 
 def test_a_bracket_needs_every_larger_ratio_to_pass():
     rows = {"ratio": [0.9, 1.0, 1.1, 1.2], "value": [0.5, 1.0, 0.9, 1.0]}
@@ -134,25 +171,26 @@ def test_a_bracket_needs_every_larger_ratio_to_pass():
 
 
 def test_the_preregistered_runs_are_all_there():
-    """1,788 runs: every run of parts a, b, c, d and f, with the seeds of the sweep files."""
+    """2,140 runs: every run of parts a to f and h to j, with the seeds of the sweep files."""
     from headcount.sweeps.file import read_sweep
 
-    folder = ROOT / "preregistrations" / "capacity-law"
     wanted = set()
-    for path in folder.glob("[a-f]-*.toml"):
+    for path in (ROOT / "preregistrations").glob("capacity-law*/[a-fhij]-*.toml"):
         for spec in read_sweep(path).runs:
             size = (spec.variant, spec.degree, spec.items, spec.d_model, spec.heads, spec.key_dim)
-            wanted.add((*size, spec.seed, spec.steps))
-    columns = ["variant", "degree", "items", "d_model", "heads", "key_dim", "seed", "limit"]
+            wanted.add((path.name[0], spec.graph, spec.table, *size, spec.seed, spec.steps))
+    columns = ["part", "graph", "table", "variant", "degree", "items", "d_model"]
+    columns += ["heads", "key_dim", "seed", "limit"]
+    assert len(wanted) == len(law_runs()) == 2140
     assert set(law_runs()[columns].itertuples(index=False, name=None)) == wanted
 
 
 def test_the_documents_give_the_verdicts_of_the_rules():
-    rows = re.findall(
-        r"^\| (\S+) \| (.+) \| (\w+) \| (.+) \|$", (ROOT / "docs/law.md").read_text(), re.M
-    )
-    ours = [(one.part, one.hypothesis, one.verdict, one.number) for one in verdicts()]
-    assert rows[1:] == ours
+    text = (ROOT / "docs/law.md").read_text()
+    rows = re.findall(r"^\| (\S+) \| (.+) \| (confirmed|partly|refuted) \| (.+) \|$", text, re.M)
+    told = [*verdicts(), *refined_verdicts(), *adviser_verdicts()]
+    assert rows == [(one.part, one.hypothesis, one.verdict, one.number) for one in told]
+    assert law_verdicts()["numbers"].tolist() == [one.number for one in told]
 
 
 def test_the_figure_shows_every_configuration_under_max():

@@ -73,6 +73,8 @@ def written_loss(
     scores = queries @ keys.mT
     if spec.variant == "softmax":  # Section 7.1
         joined = (scores / math.sqrt(spec.key_dim)).softmax(-1).sum(0)
+    elif spec.variant == "logsumexp":
+        joined = spec.temperature * (scores / spec.temperature).logsumexp(0)
     else:
         joined = scores.sum(0) if spec.variant == "sum" else scores.max(0).values
     positive = labels(task.graph, context[None])[0]
@@ -97,12 +99,14 @@ def written_loss(
     ("variant", "degree"),
     [
         *(("max", 1), ("max", 3), ("softmax", 1), ("softmax", 2)),
-        *(("value", 1), ("value", 3), ("sum", 1), ("sum", 2)),
+        *(("value", 1), ("value", 3), ("sum", 1), ("sum", 2), ("logsumexp", 1), ("logsumexp", 2)),
     ],
 )
 def test_the_reference_is_autograd_and_adamw(variant, degree, graph, table):
     protocol = {"learning_rate": 1e-2, "validation": 2, "test": 2, "graph": graph, "table": table}
     spec = RunSpec(24, 6, 3, 5, seed=1, variant=variant, degree=degree, **protocol)
+    if variant == "logsumexp":
+        spec = replace(spec, temperature=0.3 * degree)
     task, start = task_of(spec), State.initial(spec)
     weights, threshold = start.weights.clone().requires_grad_(), torch.zeros((), requires_grad=True)
     optimizer = torch.optim.AdamW([weights, threshold], lr=spec.learning_rate, weight_decay=0)
@@ -359,7 +363,7 @@ def small_run(engine: Engine, **changes) -> RunSpec:
 def test_a_result_depends_neither_on_order_nor_on_company(engine):
     several = [
         small_run(engine, seed=n % 2, variant=name)
-        for n, name in enumerate(("max", "max", "softmax", "value", "sum"))
+        for n, name in enumerate(("max", "max", "softmax", "value", "sum", "logsumexp"))
     ]
     several += [
         small_run(engine, heads=5, seed=7),

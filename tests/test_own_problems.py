@@ -88,6 +88,13 @@ def test_a_spec_takes_its_sizes_from_the_content():
     )
 
 
+def test_graphs_and_tables_come_in_any_form():
+    spec = RunSpec.on(GRAPH, ROWS, heads=2, key_dim=3)
+    for graph in (GRAPH.pairs.tolist(), GRAPH.to_networkx()):
+        for rows in (ROWS.numpy(), torch.nn.Embedding.from_pretrained(ROWS.float())):
+            assert RunSpec.on(graph, rows, heads=2, key_dim=3) == spec
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -104,7 +111,7 @@ def test_a_spec_that_contradicts_its_content_is_refused(fields, says):
 def test_a_graph_and_a_table_must_fit(forgotten):
     with pytest.raises(InputError, match="the graph has 30 items, the table 9 rows"):
         RunSpec.on(GRAPH, ROWS.T, heads=1, key_dim=1)
-    with pytest.raises(InputError, match="must be items × d_model finite numbers"):
+    with pytest.raises(InputError, match="row 0: holds a NaN or infinite entry"):
         RunSpec.on(GRAPH, ROWS / 0, heads=1, key_dim=1)
     spec = RunSpec.on(GRAPH, ROWS, heads=1, key_dim=1, steps=2, seed=91)
     with pytest.raises(InputError, match=r"d_model 8 is not that of the .* 9; make the spec with"):
@@ -193,6 +200,20 @@ def test_a_wrong_sweep_is_refused(folder, lines, says):
     (folder / "own.toml").write_text(text)
     with pytest.raises(InputError, match=says):
         read_sweep(folder / "own.toml")
+
+
+def test_a_sweep_on_a_csv_of_names(folder):
+    words = [f"word{n}" for n in range(44)]
+    (folder / "words.txt").write_text("\n".join(words) + "\n")
+    pairs = skewed_graph(40, 60, seed=5).pairs
+    by_name = "".join(f"{words[s]},{words[t]}\n" for s, t in pairs.tolist())
+    (folder / "data" / "g.csv").write_text("source,target\n" + by_name)
+    path = written_over(folder, FILE + 'names = "words.txt"\n')
+    (key,) = {spec.graph for spec in read_sweep(path).runs}
+    assert key == contents.content_hash(Graph.from_edges(44, pairs))
+    (folder / "data" / "g.csv").write_text("source,target\n" + by_name + "word1,wrd2\n")
+    with pytest.raises(InputError, match="wrd2"):
+        read_sweep(path)
 
 
 def test_own_and_drawn_problems_in_one_sweep(folder):

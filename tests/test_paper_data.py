@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headcount.analysis.fits import fit_line
 from headcount.errors import InputError
 from headcount.paper import data as paper
-from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE, HEADS
+from headcount.theory.laws import BUDGET, BUDGET_REGULAR, BUDGET_WIDE
 from headcount.training.spec import RunSpec
 
 BASE = [(m, d) for m in (64, 128, 256, 512) for d in (16, 32, 64)]
@@ -253,11 +253,8 @@ def test_the_laws_of_the_planner_are_the_papers():
         value["law.wide.r2"],
     )
     assert BUDGET_REGULAR.slope == value["law.regular.slope"]
-    assert (HEADS.slope, HEADS.intercept) == (
-        value["law.heads.slope"],
-        value["law.heads.intercept"],
-    )
-    assert HEADS.r_squared == value["law.heads.r2"]
+    heads = [value[f"law.heads.{name}"] for name in ("slope", "intercept", "r2")]
+    assert heads == [1.65, -6.64, 0.824]  # Section 6.1; no law of ours is made of these
 
 
 def test_numbers_and_grids_are_found_by_name():

@@ -98,7 +98,7 @@ def test_a_worker_that_fails_says_why(monkeypatch):
 def test_without_jax_the_row_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(subjects, "find_spec", lambda name: None)
     subject = subjects.JaxSubject("jax", "cpu", MAIN, runs=2)
-    with pytest.raises(InputError, match=r"pip install headcount\[bench\]"):
+    with pytest.raises(InputError, match="not installed: pip install jax"):
         subject.open()
     subject.close()
 

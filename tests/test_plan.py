@@ -17,10 +17,7 @@ from headcount.theory.laws import (
     BUDGET_REGULAR,
     BUDGET_WIDE,
     COMPILED,
-    HEADS,
     TrainedLaw,
-    own_law,
-    trained_split,
 )
 from headcount.theory.planner import plan
 
@@ -34,8 +31,7 @@ def test_laws_of_the_paper():
     assert BUDGET_WIDE(4096, 4096, 512) == pytest.approx(0.966 * 8 * 12)
     # Eqs. (31)–(32): log₂ 128 = 7.
     assert BUDGET_REGULAR(128, 8 * 128, 32) == pytest.approx(0.46 * 32 * 7)
-    assert HEADS(512, 512, 16) == pytest.approx(1.65 * 32 - 6.64)
-    assert HEADS(64, 64, 32) == 1  # clipped
+    assert BUDGET(4, 2, 64) == 1  # clipped
 
 
 def test_a_law_with_an_interval_replaces_the_papers():
@@ -47,21 +43,11 @@ def test_a_law_with_an_interval_replaces_the_papers():
         source="ours",
         interval=(0.8, 1.3),
     )
-    row = plan(256, d_model=32, law=own).row("trained law")
-    value = 256 * 8 / 32
-    assert row is not None
-    assert row.name == "own"
+    rows = [row for row in plan(256, d_model=32, law=own).rows if row.kind == "trained law"]
+    row, value = rows[-1], 256 * 8 / 32
+    assert [row.name for row in rows if not row.name.endswith("steps")] == ["own"]
     assert row.interval == pytest.approx((0.8 * value, 1.3 * value))
     assert BUDGET.interval_at(256, 256, 32) is None
-
-
-def test_trained_split_reaches_the_law_and_table_1():
-    assert trained_split(256, 256, 32) == (8, 7)  # ours 48 … 56; Table 1: 4 heads of width 16
-    for items, d_model in GRID:
-        heads, key_dim = trained_split(items, items, d_model)
-        law = own_law(items, items, d_model)(items, items, d_model)
-        assert law <= heads * key_dim <= law + heads + key_dim
-        assert heads >= items / d_model
 
 
 @pytest.mark.parametrize(("items", "d_model"), GRID)
@@ -80,17 +66,33 @@ def test_bounds_enclose_the_trained_law_on_the_papers_grid(items, d_model, varia
 
 def test_plan_by_hand():
     answer = plan(items=256, edges=256, d_model=32)
-    row = answer.row("trained law")
+    row, split = answer.row("trained law"), answer.advised.split
     assert row is not None
-    assert (row.heads, row.key_dim, row.budget) == (8, 7, 56)
-    assert row.parameters == 2 * 32 * 56 + 1
-    assert row.flops_per_token == 4 * 32 * 56
+    assert split is not None
+    assert (row.heads, row.key_dim, row.budget) == (split.heads, split.key_dim, split.budget)
+    assert row.parameters == 2 * 32 * row.budget + 1
+    assert row.flops_per_token == 4 * 32 * row.budget
     assert row.bytes == 4 * row.parameters
-    assert row.bits_per_parameter == pytest.approx(answer.bits / (2 * 32 * 56))
-    assert answer.advice.startswith(
-        "Train 8 heads of width 7 (D_K = 56); the margin rules out D_K < 6"
-    )
-    assert answer.advice.count(".") == 1
+    assert row.bits_per_parameter == pytest.approx(answer.bits / (2 * 32 * row.budget))
+    assert answer.advice.startswith(answer.advised.text)
+    assert "The margin rules out D_K < 6; compiled weights need about" in answer.advice
+    assert answer.in_range
+
+
+def test_the_advised_rows_trade_width_for_steps():
+    rows = [row for row in plan(256, d_model=32).rows if row.name.endswith("steps")]
+    budgets = {row.name: row.budget for row in rows}
+    assert budgets["20,000 steps"] > budgets["50,000 steps"] > budgets["100,000 steps"]
+
+
+def test_outside_the_measured_range_there_is_no_split():
+    for sizes in ({"items": 10, "d_model": 512}, {"items": 4096, "d_model": 512}):
+        answer = plan(**sizes)
+        assert answer.advice.startswith("Outside the measured range (")
+        assert not answer.in_range
+        assert answer.advised.split is None
+        trained = [row for row in answer.rows if row.kind == "trained law"]
+        assert {row.heads for row in trained} == {None}
 
 
 def test_wide_tables_need_one_head():
@@ -121,17 +123,17 @@ def test_the_papers_other_fits_stand_beside_the_law():
     def trained(answer):
         return [(row.name, row.budget) for row in answer.rows if row.kind == "trained law"]
 
-    assert trained(plan(4096, d_model=512))[2] == ("wide", 8 * 12)  # 0.966·8·12 = 92.7 in 8 heads
-    assert trained(plan(128, 8 * 128, d_model=32))[2][0] == "regular"
-    assert trained(plan(128, 8 * 128, d_model=32))[2][1] >= 0.46 * 32 * 7  # Eqs. (31)–(32)
+    assert trained(plan(4096, d_model=512))[1] == ("wide", 93)  # 0.966·8·12 = 92.7
+    name, budget = trained(plan(128, 8 * 128, d_model=32))[-1]
+    assert (name, budget) == ("regular", math.ceil(0.46 * 32 * 7))  # Eqs. (31)–(32)
     names = [name for name, _ in trained(plan(128, d_model=16))]
-    assert names == ["measured", "permutations"]  # left out of the second fit
+    assert names[-1] == "permutations"  # left out of the second fit
 
 
 def test_a_context_costs_its_projections_and_logits():
     row = plan(256, d_model=32, context_length=16).row("trained law")
     assert row is not None
-    assert row.context_flops == 16 * 4 * 32 * 56 + 16**2 * 2 * 56  # Appendix C
+    assert row.context_flops == 16 * 4 * 32 * row.budget + 16**2 * 2 * row.budget  # Appendix C
     bare = plan(256, d_model=32).row("trained law")
     assert bare is not None
     assert bare.context_flops is None
@@ -140,7 +142,7 @@ def test_a_context_costs_its_projections_and_logits():
 def test_the_compiled_law_stands_between_the_bounds_and_the_trained_laws():
     answer = plan(256, d_model=32)
     kinds = [row.kind for row in answer.rows]
-    assert kinds == [*["lower bound"] * 3, "compiled", *["trained law"] * 3, *["construction"] * 2]
+    assert kinds == [*["lower bound"] * 3, "compiled", *["trained law"] * 5, *["construction"] * 2]
     row = answer.row("compiled")
     assert row is not None
     assert (row.name, row.heads, row.budget) == (
@@ -152,7 +154,7 @@ def test_the_compiled_law_stands_between_the_bounds_and_the_trained_laws():
     assert "headcount compile" in row.reason
     assert f"; compiled weights need about {row.budget};" in answer.advice
     assert "fitted to permutations" in str(plan(128, 512, d_model=32).row("compiled"))
-    assert "compiled" not in plan(128, 512, d_model=32).advice
+    assert "compiled weights" not in plan(128, 512, d_model=32).advice
     assert plan(256, d_model=32, variant="softmax").row("compiled") is None
 
 

@@ -23,12 +23,39 @@ def shown(command):
 
 def test_plan_prints_a_table_and_json(shown):
     table = shown("plan --items 256 --d-model 32")
-    assert "Train 8 heads of width 7" in table
+    assert "Train 4 heads of width 12" in table
+    assert "One head can never do it" in table
     assert "sign patterns" in table
     parsed = json.loads(shown("plan --items 128 --degree 8 --d-model 32 --json"))
     assert (parsed["family"], parsed["edges"]) == ("regular", 1024)
     kinds = {"lower bound", "compiled", "trained law", "construction"}
     assert {row["kind"] for row in parsed["rows"]} == kinds
+    assert parsed["in_range"]
+    assert parsed["advised"]["split"]["steps"] == 50_000
+
+
+def test_plan_fixes_steps_budget_and_heads(shown):
+    line = "plan --items 500 --d-model 64 --json"
+
+    def split(options):
+        return json.loads(shown(f"{line} {options}"))["advised"]["split"]
+
+    assert split("--steps 20000")["steps"] == 20_000
+    given = split("--budget 80")
+    assert given["heads"] * given["key_dim"] <= 80
+    assert given["chance"] >= 0.95
+    assert split("--heads 8")["heads"] == 8
+    assert split("--budget 20 --steps 20000")["chance"] < 0.05
+    outside = json.loads(shown("plan --items 4096 --d-model 512 --json"))
+    assert outside["in_range"] is False
+    assert outside["advised"]["split"] is None
+    assert outside["advice"].startswith("Outside the measured range")
+
+
+def test_plan_judges_a_channel_by_hand(shown):
+    line = "plan --d-model 4096 --heads 32 --key-dim 128 --kv-heads 8 --items 128256 --json"
+    assert json.loads(shown(line))["degrees_of_freedom"] == 4096 * 40 * 128 - 8 * 128**2
+    assert "Vaswani et al. 2017" in shown("plan --example gpt2")
 
 
 def test_families_are_named(shown):
@@ -99,10 +126,15 @@ def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets(shown):
         ("plan --items 8 --d-model 4 --degree 8", "allow 1 to 7"),
         ("plan --example gpt2 --d-model 4", "fixes its own sizes"),
         ("plan --example gpt2 --hf-config x.json", "give one"),
-        ("plan --items 8 --d-model 4 --variant sum", "choose one of max, softmax"),
+        ("plan --items 8 --d-model 4 --variant sum", "'sum' is not one of 'max', 'softmax'"),
+        ("plan --items 8 --d-model 4 --steps 0", "steps = 0"),
+        ("plan --items 8 --d-model 4 --chance 1", "chance = 1"),
+        ("plan --items 8 --d-model 4 --budget 3 --heads 4", "more than the 3 columns"),
+        ("plan --items 8 --d-model 4 --kv-heads 2", "give --key-dim"),
+        ("plan --d-model 768 --heads 12 --key-dim 64", "--items"),
+        ("plan --d-model 768 --key-dim 64 --items 9", "give all three"),
         ("plan --example gpt2 --bits 0", "bits = 0"),
         ("plan --example gpt2 --items 1", "items = 1"),
-        ("plan --example gpt2 --variant max", "fixes its own sizes"),
         ("plan --example gpt9", "choose one of gpt2"),
         ("plan --hf-config absent.json", "no such file"),
         (

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from headcount.block.spec import BlockResult
-from headcount.files import save_tensors
-from headcount.problem.embeddings import gaussian_rows
-from headcount.problem.streams import generator
 from headcount.store.store import Store
 from headcount.sweeps.block_folder import BlockFolder
+from headcount.sweeps.file import read_sweep
 
 RELEASED = Path(__file__).parent / "data" / "release_0_1_0"
 
 
 @pytest.fixture
 def released(tmp_path) -> Path:
-    """A copy of everything that the release wrote; its sweep files name its random draws.
-
-    A sweep of today draws graph and table from two random streams. To go on with the release's
-    runs, `draws = 1` asks for the one stream that it had, and the block's table is a file.
-    """
-    folder = Path(shutil.copytree(RELEASED, tmp_path / "released"))
-    for sweep in (folder / "small.toml", folder / "long.toml"):
-        text = sweep.read_text(encoding="utf-8")
-        sweep.write_text(re.sub(r"^\[+\w+\]+$", r"\g<0>\ndraws = 1", text, flags=re.MULTILINE))
-    null, *rows = gaussian_rows(25, 8, generator(0))
-    save_tensors(folder / "gaussian.safetensors", {"embeddings": torch.stack(rows), "null": null})
-    block = folder / "block.toml"
-    text = block.read_text(encoding="utf-8")
-    block.write_text(text.replace('"gaussian"', json.dumps(str(folder / "gaussian.safetensors"))))
-    return folder
+    """A copy of everything that the release wrote."""
+    return Path(shutil.copytree(RELEASED, tmp_path / "released"))
 
 
 def test_its_block_runs_are_taken_over_into_a_store(released, command):
@@ -93,6 +77,23 @@ def test_its_finished_runs_are_not_trained_again(released, command):
     assert code == 0
     told = json.loads(out)
     assert (told["trained"], told["known"]) == (0, 29)
+
+
+def test_its_sweeps_keep_its_draws_unless_the_file_names_others(released):
+    for name in ("small", "long"):  # finished runs, and runs under way
+        file = released / f"{name}.toml"
+        sweep = read_sweep(file)
+        assert {spec.draws for spec in sweep.all_runs} == {2}
+        with Store(released / "small.sqlite", read_only=True) as store:
+            begun = sweep.as_begun(store)
+            assert [replace(spec, draws=2) for spec in begun.all_runs] == list(sweep.all_runs)
+            assert {spec.draws for spec in begun.all_runs} == {1}
+            assert begun.as_begun(store) == begun
+            file.write_text(file.read_text().replace("seeds =", "draws = 2\nseeds ="))
+            named = read_sweep(file)
+            assert {spec.draws for spec in named.as_begun(store).all_runs} == {2}
+    with Store(released / "new.sqlite") as store:
+        assert sweep.as_begun(store) is sweep
 
 
 def test_its_checkpoints_go_on_where_they_stopped(released, command):

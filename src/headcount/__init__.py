@@ -58,12 +58,16 @@ if TYPE_CHECKING:
     from headcount.attention.recovery import SoftmaxCertificate as SoftmaxCertificate
 
     # Theory: budgets, bounds, capacity
+    from headcount.theory.adviser import advise as advise
+    from headcount.theory.adviser import Advice as Advice
     from headcount.theory.planner import plan as plan
     from headcount.theory.planner import Plan as Plan
     from headcount.theory.lower_bounds import lower_bounds as lower_bounds
     from headcount.theory.lower_bounds import LowerBound as LowerBound
     from headcount.theory.capacity import capacity as capacity
     from headcount.theory.capacity_law import capacity_ratio as capacity_ratio
+    from headcount.theory.refined_law import law as law
+    from headcount.theory.refined_law import LawReading as LawReading
     from headcount.theory.capacity import Holding as Holding
     from headcount.theory.architectures import read_config as read_config
     from headcount.theory.architectures import Architecture as Architecture
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
     from headcount.report.figures import figure as figure
     from headcount.reproduction.frontier import frontier as frontier
     from headcount.reproduction.shipped import measured_runs as measured_runs
+    from headcount.reproduction.refined_verdicts import law_verdicts as law_verdicts
 
     # Errors
     from headcount.errors import InputError as InputError

@@ -35,11 +35,15 @@ def configurations(runs: pd.DataFrame) -> pd.DataFrame:
     rows = runs.assign(log_reached=np.log(reached.astype(float)))
     table = (
         rows.groupby([*POINT, *_SPLIT])
-        .agg(f1=("value", "mean"), log_steps=("log_reached", "mean"), all=("log_reached", "count"))
-        .join(rows.groupby([*POINT, *_SPLIT]).size().rename("seeds"))
+        .agg(
+            f1=("value", "mean"),
+            log_steps=("log_reached", "mean"),
+            seeds=("value", "size"),
+            reached=("log_reached", "count"),
+        )
         .reset_index()
     )
-    everyone = table["all"] == table["seeds"]
+    everyone = table["reached"] == table["seeds"]
     limit = np.log(table["limit"].astype(float))
     table["failed"] = ~everyone & (table["f1"] < _PASSED)
     table["log_steps"] = table["log_steps"].where(everyone, limit)
@@ -82,7 +86,7 @@ def left_out(table: pd.DataFrame) -> pd.Series:
 
 def fit_odds(table: pd.DataFrame, predicted: pd.Series) -> tuple[float, float, float]:
     """The logistic chance of a mean F1 of 0.99, given ln(steps) predicted without the point."""
-    spare = (np.log(table["limit"]) - predicted).to_numpy()
+    spare = np.log(table["limit"].to_numpy(float)) - predicted.to_numpy(float)
     near = abs(spare) < 3
     narrow = np.minimum(np.log(table["d_model"].to_numpy() / WIDE_TABLE), 0.0)
     inputs = np.stack([np.ones_like(spare), spare, narrow], axis=1)[near]

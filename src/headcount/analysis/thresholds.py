@@ -97,7 +97,7 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     >>> runs = hc.measured_runs(variant="max")
     >>> found = hc.thresholds(runs[runs["items"] == 64])
     >>> found[["items", "d_model", "central", "heads"]].to_dict("split")["data"]
-    [[64, 16, 18, 2], [64, 32, 6, 1], [64, 64, 4, 1]]
+    [[64, 16, 20, 4], [64, 32, 6, 1], [64, 64, 4, 1]]
     """
     table = _f1_runs(frame)
     point = point_columns(table)

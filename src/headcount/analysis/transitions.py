@@ -83,10 +83,11 @@ class Slowing:
     scale: Mapping[Hashable, float]  # a of each group
 
 
-def fit_slowing(groups: Mapping[Hashable, pd.DataFrame]) -> Slowing:
+def fit_slowing(groups: Mapping[Hashable, pd.DataFrame], near: Slowing | None = None) -> Slowing:
     """Fit the steps of the successful runs of all groups by least squares.
 
-    R_c is sought between 0.5 and the smallest R with a success; groups without one are left out.
+    R_c is sought between 0.5 and the smallest R with a success; groups with fewer than three
+    successes are left out. With `near`, a fit of similar data, the search starts there alone.
     """
     wins = {name: group[group["succeeded"]] for name, group in groups.items()}
     wins = {name: group for name, group in wins.items() if len(group) > 2}
@@ -106,7 +107,15 @@ def fit_slowing(groups: Mapping[Hashable, pd.DataFrame]) -> Slowing:
         parts = zip(logs, ratios, scales, criticals(places), strict=True)
         return np.concatenate([t - (a - exponent * np.log(r - rc)) for t, r, a, rc in parts])
 
-    starts = [_start(logs, place) for place in (0.5, 2.0, 4.0)]
+    if near is None or not set(names) <= set(near.critical):
+        starts = [_start(logs, place) for place in (0.5, 2.0, 4.0)]
+    else:
+        shares = [
+            np.clip((near.critical[name] - _LEAST) / (r.min() - _LEAST - 1e-4), 0.02, 0.98)
+            for name, r in zip(names, ratios, strict=True)
+        ]
+        places = [float(np.log(share / (1 - share))) for share in shares]
+        starts = [np.array([*(near.scale[name] for name in names), *places, near.exponent])]
     best: Any = min((least_squares(residuals, start) for start in starts), key=lambda fit: fit.cost)
     count = len(names)
     return Slowing(
@@ -114,6 +123,31 @@ def fit_slowing(groups: Mapping[Hashable, pd.DataFrame]) -> Slowing:
         dict(zip(names, map(float, criticals(best.x[count:-1])), strict=True)),
         dict(zip(names, map(float, best.x[:count]), strict=True)),
     )
+
+
+def bootstrap(
+    groups: Mapping[Hashable, pd.DataFrame], resamples: int, seed: int = 0
+) -> pd.DataFrame:
+    """R_c of every group (columns) in fits to resampled runs (rows), one draw per configuration.
+
+    A configuration is the runs of a group with the same R. Groups that a resample leaves with
+    fewer than three successes have no value there.
+    """
+    rng, whole = np.random.default_rng(seed), fit_slowing(groups)
+    parts = {
+        name: [np.flatnonzero(group["ratio"] == ratio) for ratio in sorted(set(group["ratio"]))]
+        for name, group in groups.items()
+    }
+    rows = []
+    for _ in range(resamples):
+        drawn = {
+            name: groups[name].iloc[
+                np.concatenate([rng.choice(rows, len(rows)) for rows in places])
+            ]
+            for name, places in parts.items()
+        }
+        rows.append(fit_slowing(drawn, whole).critical)
+    return pd.DataFrame(rows, columns=list(groups))
 
 
 def _start(logs: Sequence[np.ndarray], place: float) -> np.ndarray:

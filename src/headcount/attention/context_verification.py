@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.exact import ErrorBound, PairDecider, rescaled, scaled_back
+from headcount.attention.exact import ErrorBound, PairDecider
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
+from headcount.attention.rescaling import rescaled, scaled_back
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
 from headcount.problem.contexts import labels

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -17,16 +17,14 @@ import torch
 from torch import Tensor
 
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.logsumexp import joined_above, joining_error
 from headcount.attention.tiles import Projections
-from headcount.errors import InputError
 from headcount.shapes import Bool, Float, Int
 
 _UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 _TINY = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # flushing to zero costs at most this
 _SLACK = 1 + 1e-6  # covers the rounding of the bounds themselves
 _FLUSHED = 2.0**-1000  # far more than flushing can cost a projection of numbers in the safe range
-# With all entries within this factor of 1, no float64 step overflows and no norm underflows.
-_SAFE = 2.0**200
 _LARGE = 1e37  # float32 ends at 3.4e38; sums of this size on the way stay well below
 _CHUNK = 4096  # pairs decided by Python integers at a time
 
@@ -45,7 +43,11 @@ class ErrorBound:
     def of_scores(
         cls, weights: KeyQuery, table: Float[Tensor, "items d_model"], parts: Projections
     ) -> ErrorBound:
-        """Under max no pair is off by more than the worst head; sum is one head of width D_K."""
+        """Under max no pair is off by more than the worst head; sum is one head of width D_K.
+
+        Nor under logsumexp, which moves no more than the score that moves most; computing it adds
+        an error of its own.
+        """
         rows, total = table.double(), weights.aggregation == "sum"
         row_grid = _grid(rows)
         # Error of a projection x·W, as a multiple of ‖W‖_F: |x|·|W| has norm at most ‖x‖‖W‖_F.
@@ -61,7 +63,15 @@ class ErrorBound:
             # What overflows float32 is not exact there, however coarse its grid.
             single_exact = exact[1] and math.isfinite(single)
             bounds.append((0.0 if exact[0] else double, 0.0 if single_exact else single))
-        return cls(*(max(column) for column in zip(*bounds, strict=True)))
+        double, single = (max(column) for column in zip(*bounds, strict=True))
+        if parts.temperature is not None:
+            sides = zip(parts.queries, parts.keys, strict=True)
+            peak = max(_largest_norm(query) * _largest_norm(key) for query, key in sides)
+            joining = (len(parts.queries), parts.temperature, peak)
+            double += joining_error(*joining, _UNIT[torch.float64])
+            fits = peak / parts.temperature <= _LARGE
+            single += joining_error(*joining, _UNIT[torch.float32]) if fits else math.inf
+        return cls(double, single)
 
 
 def _head_errors(
@@ -148,57 +158,16 @@ def predicted_exactly(
         for query, key in zip(query_weights, key_weights, strict=True):
             products = (rows @ query)[places[: left.numel()]] * (rows @ key)[places[left.numel() :]]
             heads.append(products.sum(axis=1))
-        scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
         unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
+        if weights.aggregation == "logsumexp" and weights.heads > 1:
+            above += [
+                joined_above(weights, [int(score) * unit for score in pair])
+                for pair in zip(*heads, strict=True)
+            ]
+            continue
+        scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
         above += [int(score) * unit > Fraction(weights.threshold) for score in scores]
     return torch.tensor(above, dtype=torch.bool, device=sources.device)
-
-
-def rescaled(
-    weights: KeyQuery, table: Float[Tensor, "items d_model"]
-) -> tuple[KeyQuery, Float[Tensor, "items d_model"], int]:
-    """The same problem with entries that float64 can multiply, and e: scores are 2ᵉ times as large.
-
-    Scaling by powers of two changes no digit. Entries within 2^±200 are left alone.
-    """
-    parts = (table, weights.queries, weights.keys)
-    exponents = [_excess_exponent(part) for part in parts]
-    if not any(exponents):
-        return weights, table, 0
-    rows, queries, keys = (
-        _shifted(part.double(), -exponent) for part, exponent in zip(parts, exponents, strict=True)
-    )
-    total = 2 * exponents[0] + exponents[1] + exponents[2]
-    threshold = _shifted(torch.tensor(weights.threshold, dtype=torch.float64), -total)
-    return replace(weights, queries=queries, keys=keys, threshold=float(threshold)), rows, total
-
-
-def scaled_back(score: float, exponent: int) -> float:
-    """A score of the rescaled problem at its original size."""
-    try:
-        return math.ldexp(score, exponent)
-    except OverflowError:
-        raise InputError(
-            "the scores overflow float64; scale the weights or the table down"
-        ) from None
-
-
-def _shifted(values: Tensor, exponent: int) -> Tensor:
-    """values·2^exponent, refused where float64 cannot hold that."""
-    before = values.cpu().numpy()
-    with np.errstate(over="ignore", under="ignore"):
-        moved = np.ldexp(before, exponent)
-        if not np.array_equal(np.ldexp(moved, -exponent), before):
-            raise InputError(
-                "the weights, the table and the threshold differ in size by more than float64 "
-                "can hold; scale them"
-            )
-    return torch.from_numpy(np.asarray(moved)).to(values.device)
-
-
-def _excess_exponent(values: Tensor) -> int:
-    peak = float(values.abs().max())
-    return 0 if peak == 0 or 1 / _SAFE < peak < _SAFE else math.frexp(peak)[1]
 
 
 def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:

@@ -191,6 +191,10 @@ def padded(
 
 def _heads(weights: KeyQuery) -> _Heads:
     """(W_Q, W_K) of every head in float64, the columns in use; sum is one head of width D_K."""
+    if weights.aggregation == "logsumexp":
+        raise InputError(
+            "attention modules do not join heads by logsumexp; give weights of max, sum or softmax"
+        )
     both = torch.stack([weights.queries, weights.keys]).double()
     heads = [both[:, k, :, :width] for k, width in enumerate(weights.widths)]
     joined = [torch.cat(heads, 2)] if weights.aggregation == "sum" else heads

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from headcount.attention.aggregation import Aggregation
+from headcount.attention.aggregation import AnyAggregation
 from headcount.errors import InputError
 from headcount.notebook import chart
 from headcount.problem.graph import Graph
@@ -35,9 +35,10 @@ class KeyQuery:
     queries: Float[Tensor, "heads d_model key_dim"]
     keys: Float[Tensor, "heads d_model key_dim"]
     threshold: float
-    aggregation: Aggregation = "max"
+    aggregation: AnyAggregation = "max"
     widths: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    temperature: float = 1.0  # of logsumexp
 
     def __post_init__(self) -> None:
         shape, other = tuple(self.queries.shape), tuple(self.keys.shape)
@@ -46,14 +47,17 @@ class KeyQuery:
                 f"queries {shape} and keys {other} must have one shape, "
                 "heads × d_model × key_dim, with no zero in it"
             )
-        if self.aggregation not in get_args(Aggregation):
-            known = ", ".join(get_args(Aggregation))
+        if self.aggregation not in get_args(AnyAggregation):
+            known = ", ".join(get_args(AnyAggregation))
             raise InputError(f"aggregation {self.aggregation!r} is unknown; use {known}")
         if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
             raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
         object.__setattr__(self, "threshold", float(self.threshold))
         if not math.isfinite(self.threshold):
             raise InputError(f"the threshold is {self.threshold}; give a finite number")
+        object.__setattr__(self, "temperature", float(self.temperature))
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature {self.temperature} is not a positive number; choose one")
         widths = tuple(int(width) for width in self.widths) or shape[2:] * self.heads
         object.__setattr__(self, "widths", widths)
         self._check_widths(widths)
@@ -73,8 +77,9 @@ class KeyQuery:
         cls,
         heads: Sequence[tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]]],
         threshold: float,
-        aggregation: Aggregation = "max",
+        aggregation: AnyAggregation = "max",
         notes: Mapping[str, str] | None = None,
+        temperature: float = 1.0,
     ) -> KeyQuery:
         """Weights from (W_Q, W_K) pairs whose widths may differ."""
         if not heads:
@@ -94,7 +99,7 @@ class KeyQuery:
             )
 
         queries, keys = stack([query for query, _ in heads]), stack([key for _, key in heads])
-        return cls(queries, keys, threshold, aggregation, widths, notes or {})
+        return cls(queries, keys, threshold, aggregation, widths, notes or {}, temperature)
 
     @property
     def heads(self) -> int:
@@ -134,6 +139,7 @@ class KeyQuery:
     def aggregate(self, scores: Float[Tensor, "*batch heads a b"]) -> Float[Tensor, "*batch a b"]:
         """Join scores by their max or sum over heads, or by Σ_k softmax_b(S⁽ᵏ⁾/√d_k) (Eqs. 5–6).
 
+        `logsumexp` joins them by t·log Σ_k exp(S⁽ᵏ⁾/t) at the temperature t.
         For softmax the last dimension must be the whole context.
         """
         match self.aggregation:
@@ -141,6 +147,8 @@ class KeyQuery:
                 return scores.amax(-3)
             case "sum":
                 return scores.sum(-3)
+            case "logsumexp":
+                return self.temperature * (scores / self.temperature).logsumexp(-3)
             case "softmax":
                 scale = torch.tensor(self.widths, dtype=scores.dtype, device=scores.device).rsqrt()
                 return (scores * scale[:, None, None]).softmax(-1).sum(-3)
@@ -156,7 +164,7 @@ class KeyQuery:
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
         """Aggregated scores of all m² ordered pairs, as (source rows, target rows, scores) tiles.
 
-        Under softmax a score depends on the context, so only max and sum have such a table.
+        Under softmax a score depends on the context, so the others alone have such a table.
         """
         from headcount.attention.tiles import Projections
 
@@ -201,5 +209,6 @@ class KeyQuery:
         width = f"key_dim={self.key_dim}" if len(set(self.widths)) == 1 else f"widths={self.widths}"
         return (
             f"KeyQuery(d_model={self.d_model}, heads={self.heads}, {width}, budget={self.budget}, "
-            f"threshold={self.threshold:.6g}, aggregation={self.aggregation!r})"
+            f"threshold={self.threshold:.6g}, aggregation={self.aggregation!r}"
+            + (f", temperature={self.temperature:g})" if self.aggregation == "logsumexp" else ")")
         )

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.exact import ErrorBound, PairDecider, cuts, rescaled, scaled_back
+from headcount.attention.exact import ErrorBound, PairDecider, cuts
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
+from headcount.attention.rescaling import rescaled, scaled_back
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 

@@ -15,7 +15,7 @@ from headcount.errors import InputError
 from headcount.files import existing_file, save_tensors
 
 _FORMAT = "headcount-key-query"
-_VERSION = 1
+_VERSION = 2
 # What truncated or altered files raise on the way from bytes to weights.
 _DAMAGED = (SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError)
 
@@ -24,9 +24,11 @@ def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
     """Write the weights; the threshold keeps its 64 bits."""
     if Path(path).suffix.lower() != ".safetensors":
         raise InputError(f"{path}: weights are written as .safetensors; give the file that suffix")
+    tempered = weights.aggregation == "logsumexp"
     metadata = {
         "format": _FORMAT,
-        "version": str(_VERSION),
+        "version": str(_VERSION if tempered else 1),  # release 0.1.0 reads version 1
+        **({"temperature": repr(weights.temperature)} if tempered else {}),
         "aggregation": weights.aggregation,
         "threshold": repr(weights.threshold),
         "widths": json.dumps(weights.widths),
@@ -55,6 +57,7 @@ def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
                 notes={str(name): str(text) for name, text in notes.items()},
+                temperature=float(metadata.get("temperature", "1.0")),
             )
     except InputError as error:  # of the file, or of the weights in it
         said = str(error)

@@ -25,6 +25,7 @@ class Projections:
 
     queries: list[Float[Tensor, "items _"]]
     keys: list[Float[Tensor, "items _"]]
+    temperature: float | None = None  # of logsumexp; without it the largest score counts
 
     @classmethod
     def of(cls, weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> Projections:
@@ -32,7 +33,7 @@ class Projections:
         if weights.aggregation == "softmax":
             raise InputError(
                 "under softmax a score depends on the context; "
-                "give contexts, or weights with max or sum"
+                "give contexts, or weights with max, sum or logsumexp"
             )
         rows = table.double()
         queries, keys = (
@@ -41,17 +42,21 @@ class Projections:
         )
         if weights.aggregation == "sum":
             queries, keys = [torch.cat(queries, 1)], [torch.cat(keys, 1)]
-        return cls(queries, keys)
+        if weights.aggregation != "logsumexp" or weights.heads == 1:
+            return cls(queries, keys)
+        return cls(queries, keys, weights.temperature)
 
     def tiles(
         self, dtype: torch.dtype, size: int
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "a b"]]]:
-        """(source rows, target rows, max over heads) of each tile; the next one reuses the buffer.
+        """(source rows, target rows, joined scores) of each tile; the next one reuses the buffer.
 
         Heads are joined as they are computed, so a tile needs two buffers however many heads there
         are. Keys are transposed once, which makes every product read contiguous memory.
         """
-        queries = [part.to(dtype) for part in self.queries]
+        scale = self.temperature or 1.0
+        queries = [(part / scale).to(dtype) for part in self.queries]
+        join = torch.logaddexp if self.temperature else torch.maximum
         keys = [part.to(dtype).T.contiguous() for part in self.keys]
         items, device = len(queries[0]), queries[0].device
         best, part = (
@@ -68,7 +73,9 @@ class Projections:
                     torch.mm(queries[0][rows], keys[0][:, columns], out=tile)
                     for query, key in zip(queries[1:], keys[1:], strict=True):
                         torch.mm(query[rows], key[:, columns], out=head)
-                        torch.maximum(tile, head, out=tile)
+                        join(tile, head, out=tile)
+                    if self.temperature:
+                        tile.mul_(scale)
                 yield rows, columns, tile
 
     def at(
@@ -80,10 +87,15 @@ class Projections:
         chunk = max(1, _CHUNK // sum(part.shape[1] for part in self.queries))
         heads = list(zip(self.queries, self.keys, strict=True))
         parts = [
-            torch.stack([(query[i] * key[j]).sum(1) for query, key in heads]).amax(0)
+            self._joined(torch.stack([(query[i] * key[j]).sum(1) for query, key in heads]))
             for i, j in zip(sources.split(chunk), targets.split(chunk), strict=True)
         ]
         return torch.cat(parts)
+
+    def _joined(self, scores: Float[Tensor, "heads pairs"]) -> Float[Tensor, " pairs"]:
+        if self.temperature is None:
+            return scores.amax(0)
+        return self.temperature * (scores / self.temperature).logsumexp(0)
 
 
 @contextmanager

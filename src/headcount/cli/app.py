@@ -118,7 +118,8 @@ def _fail_otherwise(error: Exception) -> NoReturn:
         sys.exit(2)
     # A usage error, of click or of the copy of it inside typer.
     if message := getattr(error, "format_message", None):
-        common.fail(f"{message().rstrip('.')}; see --help")
+        text = message().replace("Value error, ", "")  # newer releases of typer say so first
+        common.fail(f"{text.rstrip('.')}; see --help")
     numeric = isinstance(error, RuntimeError | ValueError | OverflowError)
     if numeric and _TOO_LARGE.search(str(error)):
         common.fail(f"a size is too large for this machine ({error}); choose smaller numbers")

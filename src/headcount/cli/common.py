@@ -74,7 +74,8 @@ def fail(text: str, code: int = 2) -> NoReturn:
 
 
 def _print_json(result: Mapping[str, Any]) -> None:
-    print(json.dumps(_plain(result), ensure_ascii=not prints_unicode()))
+    # One write with its line end: commands that share an unbuffered stream do not mix their lines.
+    print(json.dumps(_plain(result), ensure_ascii=not prints_unicode()) + "\n", end="")
 
 
 def check_output(path: Path | None, *suffixes: str) -> None:

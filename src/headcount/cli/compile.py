@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headcount.cli import sizes
 from headcount.cli.common import (
     TABLE_HELP,
     DeviceOption,
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from headcount.compiler.certificate import Certificate
     from headcount.compiler.search import Compiled
     from headcount.problem.graph import Graph
-
-
-class Variant(StrEnum):
-    max = "max"
-    softmax = "softmax"
 
 
 def compile(
@@ -53,7 +48,9 @@ def compile(
     bits: Annotated[
         int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")
     ] = None,
-    variant: Annotated[Variant, typer.Option(help="How heads are joined.")] = Variant.max,
+    variant: Annotated[
+        sizes.Variant, typer.Option(help="How heads are joined.")
+    ] = sizes.Variant.max,
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
     seed: Seed = 0,
     device: Annotated[

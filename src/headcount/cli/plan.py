@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +24,16 @@ def plan(
     degree: sizes.Degree = None,
     d_model: sizes.Width = None,
     variant: Annotated[
-        str | None, typer.Option(help="Aggregation over heads: max (default) or softmax.")
+        sizes.Variant, typer.Option(help="Aggregation over heads.")
+    ] = sizes.Variant.max,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps to plan for; 50,000 unless given.")
     ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Most columns D_K; the steps are then found.")
+    ] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads h, fixed.")] = None,
+    chance: Annotated[float, typer.Option(help="Chance of success to plan for.")] = 0.95,
     max_degree: sizes.MaxDegree = None,
     bits: sizes.Bits = 8,
     margin: sizes.Margin = None,
@@ -34,34 +43,39 @@ def plan(
     example: Annotated[
         str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")
     ] = None,
+    key_dim: Annotated[
+        int | None, typer.Option(help="Width of a head to judge, with --d-model and --heads.")
+    ] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Heads with keys of their own, beside --key-dim.")
+    ] = None,
     context_length: Annotated[
         int | None, typer.Option(help="Tokens ℓ of a context: adds its flops.")
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Plan heads and width for a graph, or say what a model's key–query channel can hold.
+    """Plan heads, width and steps for a graph, or say what a model's key–query channel can hold.
 
     \b
     Example:
       headcount plan --items 256 --d-model 32
-      headcount plan --items 128 --degree 8 --d-model 32 --json
+      headcount plan --items 128 --degree 8 --d-model 32 --steps 20000 --json
+      headcount plan --items 500 --d-model 64 --budget 80
       headcount plan --example llama-3-8b
+      headcount plan --d-model 768 --heads 12 --key-dim 64 --items 50257
     """
-    if hf_config is not None or example is not None:
-        _refuse_with_model(
-            hf_config, example, edges, degree, d_model, variant, max_degree, margin, context_length
-        )
-        from headcount.theory import architectures
-
-        shape = (
-            architectures.read_config(hf_config)
-            if hf_config
-            else architectures.example(str(example))
-        )
-        audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
-        common.emit(asdict(audit), True) if as_json else _show_audit(audit)
+    if hf_config is not None or example is not None or key_dim is not None:
+        named = {
+            "--edges": edges, "--degree": degree, "--max-degree": max_degree, "--margin": margin,
+            "--steps": steps, "--budget": budget, "--context-length": context_length,
+        }  # fmt: skip
+        if key_dim is None:
+            named |= {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads}
+        _refuse_with_model(hf_config, example, key_dim, named)
+        _judge_model(hf_config, example, (d_model, heads, key_dim, kv_heads), items, bits, as_json)
         return
-    from headcount.theory.laws import PlannedAggregation
+    if kv_heads is not None:
+        raise InputError("--kv-heads belongs to a channel to judge; give --key-dim and --heads too")
     from headcount.theory.planner import plan as make_plan
 
     items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
@@ -69,22 +83,49 @@ def plan(
         items,
         edges,
         d_model=d_model,
-        variant=sizes.one_of("--variant", variant or "max", get_args(PlannedAggregation)),
+        variant=variant.value,
         max_degree=max_degree,
         bits_per_parameter=bits,
         margin=margin,
         context_length=context_length,
+        steps=steps,
+        budget=budget,
+        heads=heads,
+        chance=chance,
     )
     common.emit(asdict(answer), True) if as_json else _show_plan(answer)
 
 
-def _refuse_with_model(hf_config: Path | None, example: str | None, *given: object) -> None:
-    if hf_config is not None and example is not None:
-        raise InputError("--hf-config and --example name two models; give one")
-    if any(value is not None for value in given):
+def _refuse_with_model(
+    hf_config: Path | None, example: str | None, key_dim: int | None, named: dict[str, object]
+) -> None:
+    if sum(given is not None for given in (hf_config, example, key_dim)) > 1:
+        raise InputError("--hf-config, --example and --key-dim name models; give one of them")
+    if given := [name for name, value in named.items() if value is not None]:
         raise InputError(
-            "a model fixes its own sizes and softmax; beside it give only --items and --bits"
+            f"{', '.join(given)}: a model fixes its own sizes and softmax; beside it give only "
+            "--items and --bits"
         )
+
+
+def _judge_model(
+    hf_config: Path | None,
+    example: str | None,
+    channel: tuple[int | None, int | None, int | None, int | None],
+    items: int | None,
+    bits: float,
+    as_json: bool,
+) -> None:
+    from headcount.theory import architectures
+
+    if hf_config is not None:
+        shape = architectures.read_config(hf_config)
+    elif example is not None:
+        shape = architectures.example(example)
+    else:
+        shape = architectures.by_hand(*channel)
+    audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
+    common.emit(asdict(audit), True) if as_json else _show_audit(audit)
 
 
 def _show_plan(answer: Plan) -> None:
@@ -109,8 +150,16 @@ def _show_plan(answer: Plan) -> None:
             )
             for row in answer.rows
         ],
-        [(_label(row), row.reason) for row in answer.rows],
+        _notes((_label(row), row.reason) for row in answer.rows),
     )
+
+
+def _notes(reasons: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Reasons with the rows that share them."""
+    rows: dict[str, list[str]] = {}
+    for label, reason in reasons:
+        rows.setdefault(reason, []).append(label)
+    return [(", ".join(labels), reason) for reason, labels in rows.items()]
 
 
 def _split(row: Row) -> str:
@@ -120,28 +169,44 @@ def _split(row: Row) -> str:
 
 
 def _label(row: Row) -> str:
-    others = {"wide": "trained, wide", "regular": "trained, regular", "measured": "measured law"}
-    return others.get(row.name, row.kind) if row.kind == "trained law" else row.name
+    """The advised rows are named by their steps, the paper's fits by what they were fitted to."""
+    if row.kind != "trained law" or row.name.endswith("steps"):
+        return row.name
+    papers = {"permutations": "paper's fit", "wide": "paper, wide", "regular": "paper, regular"}
+    return papers.get(row.name, row.name)
 
 
 def _show_audit(audit: Audit) -> None:
     shape = audit.architecture
     keys = "" if shape.kv_heads == shape.heads else f" in {shape.kv_heads} groups that share keys"
+    layers = "" if shape.layers == 1 else f", one of {shape.layers} layers"
     print_table(
-        f"{shape.name}, one of {shape.layers} layers: d_model = {shape.d_model:,}, "
+        f"{shape.name}{layers}: d_model = {shape.d_model:,}, "
         f"{shape.heads} heads × {shape.key_dim}{keys}, "
         f"{short(audit.parameters)} key–query parameters",
         audit.advice,
-        ("law", "relations", "for each item"),
+        ("law", "relations", "between", "for each item"),
         [
             (
                 holding.law,
                 f"{holding.sense} {holding.edges:,}"
                 if holding.sure
                 else f"({holding.sense} {holding.edges:,})",
+                "" if holding.interval is None else "{:,} … {:,}".format(*holding.interval),
                 f"{holding.edges / holding.items:,.1f}",
             )
             for holding in audit.holdings
         ],
-        [(holding.law, holding.reason) for holding in audit.holdings],
+        [
+            *((holding.law, holding.reason) for holding in audit.holdings),
+            ("published ablation", _ablation(audit)),
+        ],
+    )
+
+
+def _ablation(audit: Audit) -> str:
+    rows = ", ".join(f"{h} × {k} {bleu}" for h, k, bleu in audit.published_ablation)
+    return (
+        f"Vaswani et al. 2017, Table 3, d_model 512, heads × width and BLEU: {rows}. Whole models "
+        "on another task; our laws do not predict it."
     )

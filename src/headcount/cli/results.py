@@ -26,7 +26,7 @@ def _numbers(symbol: str) -> Any:
     return typer.Option(help=f"{symbol}: 64, or 64,128, or 10:40.", show_default=False)
 
 
-VARIANTS = ("max", "softmax", "value", "sum", "block")
+VARIANTS = ("max", "softmax", "value", "sum", "logsumexp", "block")
 StorePath = Annotated[Path, typer.Argument(help="The results store (.sqlite).", show_default=False)]
 Variant = Annotated[
     str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, TypeVar
 
 import typer
@@ -27,6 +28,14 @@ Margin = Annotated[
         help="Margin over N(U)·N(V), N(U) = max ‖x_v U_k‖; by default what the constructions keep."
     ),
 ]
+
+
+class Variant(StrEnum):
+    """Aggregations that the compiler and the laws of training know."""
+
+    max = "max"
+    softmax = "softmax"
+
 
 Name = TypeVar("Name", bound=str)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import EngineOption, Json, Quiet, TableKey, chosen_engine, emit
+from headcount.cli.items import NamesFile
 from headcount.errors import InputError
 from headcount.progress import notice
 
@@ -26,6 +27,7 @@ class VariantName(StrEnum):
     softmax = "softmax"
     retrieval = "value"
     sum = "sum"
+    logsumexp = "logsumexp"
 
 
 def train(
@@ -45,8 +47,11 @@ def train(
     ] = 0,
     variant: Annotated[
         VariantName,
-        typer.Option(help="Heads joined by max, softmax (7.1) or sum, or value retrieval (7.2)."),
+        typer.Option(
+            help="Heads joined by max, softmax (7.1), sum or logsumexp, or value retrieval (7.2)."
+        ),
     ] = VariantName.max,
+    temperature: Annotated[float, typer.Option(help="t of logsumexp.")] = 1.0,
     degree: Annotated[
         int | None,
         typer.Option(
@@ -65,6 +70,7 @@ def train(
         typer.Option(help="A table file; or Gaussian unit-norm rows, or binary ones (Cor. B.7)."),
     ] = "gaussian",
     key: TableKey = None,
+    names: NamesFile = None,
     context_length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
     rate: Annotated[
         float, typer.Option(help="ρ, how often a target is brought into the context.")
@@ -114,7 +120,8 @@ def train(
         raise InputError(f"--seeds {seeds} trains nothing; choose at least 1")
     if steps is not None and steps < 1:
         raise InputError(f"--steps {steps} trains nothing; choose at least 1")
-    own = ProblemFiles(key=key).contents(graph, table, items)
+    words = None if names is None else str(names)
+    own = ProblemFiles().contents(graph, table, items, key, words)
     given = {"items": items, "d_model": d_model, "degree": degree}
     sizes = {name: value for name, value in given.items() if value is not None}
     for name, option in (("items", "--items"), ("d_model", "--d-model")):
@@ -125,6 +132,7 @@ def train(
         "heads": heads,
         "key_dim": key_dim,
         "variant": variant.value,
+        "temperature": temperature,
         "length": context_length if length is None else length,
         "rate": rate,
         "steps": steps or 0,

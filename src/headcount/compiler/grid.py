@@ -92,7 +92,7 @@ def heads_of(weights: KeyQuery) -> list[Head]:
 def from_parts(heads: list[Head], like: KeyQuery, threshold: float) -> KeyQuery:
     """KeyQuery weights in float32, which holds rounded entries exactly."""
     pairs = [(head[0].float(), head[1].float()) for head in heads]
-    return KeyQuery.from_heads(pairs, threshold, like.aggregation, like.notes)
+    return KeyQuery.from_heads(pairs, threshold, like.aggregation, like.notes, like.temperature)
 
 
 def rotated(heads: list[Head], seed: int) -> list[Head]:

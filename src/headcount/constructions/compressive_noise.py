@@ -61,7 +61,7 @@ def measure_noise(
         key_dim=key_dim,
         budget=found.budget,
         block=block,
-        exact=found.exact,
+        exact=found.correct,  # of all pairs
         lowest_edge=found.lowest_edge and found.lowest_edge.score,
         highest_non_edge=found.highest_non_edge and found.highest_non_edge.score,
         threshold=found.threshold,

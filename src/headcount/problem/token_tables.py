@@ -18,8 +18,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from headcount.errors import InputError
-from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.pretrained import DATA, gpt2_rows, smollm2_rows
+from headcount.problem.streams import generator
 from headcount.problem.table_files import READERS
 from headcount.problem.tables import load_embeddings
 from headcount.shapes import Float, Int
@@ -161,7 +162,10 @@ def _gaussian(items: int | None, d_model: int | None, seed: int) -> TokenTable:
         raise InputError("table gaussian has no size of its own; give items and d_model")
     if items < 1:
         raise InputError(f"table gaussian cannot have {items} rows; choose at least 1")
-    rows = gaussian_embeddings(items + 1, d_model, seed)
+    if d_model < 1:
+        raise InputError(f"table gaussian cannot have the width {d_model}; choose at least 1")
+    # Drawn as in release 0.1.0: runs of the block are stored with the hash of their table.
+    rows = gaussian_rows(items + 1, d_model, generator(seed))
     return TokenTable("gaussian", rows[1:], rows[0])
 
 

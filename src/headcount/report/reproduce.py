@@ -148,10 +148,11 @@ def forecast_reproduction(
     chosen = choose_engine(engine)
     held = ResultsFolder.existing(folder, preset)
     with ExitStack() as opened:
-        store = None
+        store, sweep = None, asked.sweep
         if held is not None and held.store.exists():
             store = opened.enter_context(Store(held.store, read_only=True))
-        forecast = Forecast(asked.sweep, chosen, store)
+            sweep = sweep.as_begun(store)
+        forecast = Forecast(sweep, chosen, store)
     block_runs = 0
     if asked.blocks:
         done = {result.spec for result in held.block.results()} if held else set()

@@ -1,4 +1,4 @@
-"""Verdicts on the capacity law, by the rules of preregistrations/capacity-law/README.md."""
+"""Verdicts on the capacity law, by the rules of preregistrations/capacity-law and -law-2."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pandas as pd
 from headcount.analysis.transitions import (
     Bracket,
     Slowing,
+    bootstrap,
     bracket,
     fit_slowing,
     passes,
@@ -21,7 +22,8 @@ from headcount.analysis.transitions import (
 )
 from headcount.theory.capacity_law import items_at_ratio, items_held
 
-_RUNS = Path(__file__).with_name("measured") / "law" / "runs.parquet"
+_FOLDER = Path(__file__).with_name("measured") / "law"
+_RESAMPLES = 200
 _NEAR = 0.05  # how far the items at the transition may be from the prediction
 
 
@@ -41,7 +43,7 @@ def law_runs() -> pd.DataFrame:
 
     `group` names the runs that differ only in items and seed.
     """
-    runs = with_ratio(pd.read_parquet(_RUNS))
+    runs = with_ratio(pd.read_parquet(_FOLDER / "runs.parquet"))
     # Parts with a constant share of edges have a degree that follows the items.
     share = (runs["degree"] / runs["items"]).where(runs["degree"] > 8)
     kind = share.map(lambda f: "" if pd.isna(f) else " f = 1/2" if f > 0.4 else " f = 1/4")
@@ -52,7 +54,10 @@ def law_runs() -> pd.DataFrame:
         f"d = {d}, {h} × {k}"
         for d, h, k in zip(runs["d_model"], runs["heads"], runs["key_dim"], strict=True)
     ]
-    return runs.assign(group=pd.Series(size, index=runs.index) + kind + degree)
+    # The usual graphs and tables go without saying.
+    graphs = runs["graph"].map(lambda name: "" if name == "regular" else f" {name}")
+    tables = runs["table"].map(lambda name: "" if name == "gaussian" else f" {name}")
+    return runs.assign(group=pd.Series(size, index=runs.index) + kind + degree + graphs + tables)
 
 
 def groups_of(part: str, variant: str = "max") -> dict[Hashable, pd.DataFrame]:
@@ -71,6 +76,27 @@ def deviations(part: str) -> dict[Hashable, float]:
     """Items at the extrapolated transition over the items that the law predicts, by group."""
     found, groups = slowing(part).critical, groups_of(part)
     return {name: _items_factor(groups[name], ratio) for name, ratio in found.items()}
+
+
+def intervals(part: str) -> pd.DataFrame:
+    """95 % bootstrap intervals of `deviations`, a row per group; a fit per resample takes time.
+
+    `of_200` counts the resamples in which the group had the three successes that a fit needs.
+    """
+    groups = groups_of(part)
+    found = bootstrap(groups, _RESAMPLES)
+    rows = []
+    for name in deviations(part):
+        factors = [_items_factor(groups[name], ratio) for ratio in found[name].dropna()]
+        low, high = np.quantile(factors, [0.025, 0.975])
+        rows.append({"part": part, "group": name, "low": low, "high": high, "of_200": len(factors)})
+    return pd.DataFrame(rows)
+
+
+@cache
+def measured_intervals() -> pd.DataFrame:
+    """`intervals` of the parts a, b, d and h as shipped; treat it as read-only."""
+    return pd.read_csv(_FOLDER / "intervals.csv")
 
 
 def _items_factor(group: pd.DataFrame, ratio: float) -> float:
@@ -92,6 +118,9 @@ def verdicts() -> list[LawVerdict]:
         _transition("d", "denser graphs: the transition is at R = 1", 5, 4),
         _slowing_formula(),
         _summed(),
+        _transition("h", "random and skewed graphs: the transition is at R = 1", 5, 4),
+        _binary_tables(),
+        _longer_runs(),
     ]
 
 
@@ -102,7 +131,7 @@ def _transition(part: str, hypothesis: str, enough: int, few: int) -> LawVerdict
     verdict = "confirmed" if near >= enough else "refuted" if near < few else "partly"
     spread = f"factors {min(found.values()):.3f} to {max(found.values()):.3f}"
     missing = len(groups) - len(found)
-    none = f"; no run succeeded in {missing} of them" if missing else ""
+    none = f"; too few successes in {missing} of them" if missing else ""
     return LawVerdict(
         part, hypothesis, verdict, f"{near} of {len(groups)} groups within 5 %, {spread}{none}"
     )
@@ -173,3 +202,30 @@ def _summed() -> LawVerdict:
     verdict = "confirmed" if wrong == 0 else "refuted" if wrong >= 2 else "partly"
     hypothesis = "summed heads hold no more than one head of width min(hk, d)"
     return LawVerdict("f", hypothesis, verdict, f"{wrong} exceptions in {runs} runs")
+
+
+def _binary_tables() -> LawVerdict:
+    found = brackets("i")
+    apart = sum(not one.meets(0.95, 1.10) for one in found.values())
+    verdict = "confirmed" if apart == 0 else "refuted" if apart >= 2 else "partly"
+    number = f"{len(found) - apart} of {len(found)} brackets meet [0.95, 1.10]"
+    return LawVerdict(
+        "i", "binary tables: the critical R is that of Gaussian rows", verdict, number
+    )
+
+
+def _longer_runs() -> LawVerdict:
+    """The smallest R with a success, after five million steps and in part a."""
+    longer, first = groups_of("j"), groups_of("a")
+    ends = {
+        name: tuple(runs.loc[runs["succeeded"], "ratio"].min() for runs in (group, first[name]))
+        for name, group in longer.items()
+    }
+    lower = sum(late < early for late, early in ends.values())
+    verdict = "confirmed" if lower == len(ends) else "partly" if lower else "refuted"
+    said = [
+        f"{str(name).split(',')[0]}: {late:.3f} against {early:.3f}"
+        for name, (late, early) in ends.items()
+    ]
+    hypothesis = "longer runs bring the transition of permutations closer to 1"
+    return LawVerdict("j", hypothesis, verdict, "; ".join(said))

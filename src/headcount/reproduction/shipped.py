@@ -43,6 +43,12 @@ def _all_runs() -> pd.DataFrame:
 
 
 @cache
+def measured_steps() -> pd.DataFrame:
+    """The runs behind the law of steps and the adviser; `measured/steps/manifest.json` explains."""
+    return pd.read_parquet(MEASURED.path / "steps" / "runs.parquet")
+
+
+@cache
 def measured_frontier() -> pd.DataFrame:
     """The smallest compiled D_K beside trained and constructed ones, as `frontier` gives them."""
     return read_frontier(MEASURED.path / "frontier.csv")

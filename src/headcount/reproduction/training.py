@@ -36,6 +36,7 @@ def train_preset(
         if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
             folder.write_runs(store)
             return
+        sweep = sweep.as_begun(store)
         tell = notice if progress else lambda line: None
         tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
         if limit is not None:

@@ -104,6 +104,12 @@ class Store:
         query = "SELECT hash FROM runs WHERE hash IN (SELECT value FROM json_each(?))"
         return {found for (found,) in self._database.read(query, [wanted])}
 
+    def has_begun(self, specs: Iterable[RunSpec]) -> bool:
+        """Whether one of these runs is stored, finished or under way."""
+        query = """SELECT EXISTS (SELECT 1 FROM json_each(?)
+            WHERE value IN (SELECT hash FROM runs UNION ALL SELECT hash FROM checkpoints))"""
+        return bool(self._database.read(query, [json.dumps([spec.hash for spec in specs])])[0][0])
+
     def results(self, **filters: Filter) -> Iterator[RunResult]:
         """Results in the order of their specs, without runs of the transformer block.
 

@@ -52,6 +52,7 @@ def estimate_sweep(
     known: set[str] = set()
     if path.exists():
         with Store(path, read_only=True) as opened:
+            sweep = sweep.as_begun(opened)
             known = opened.known(sweep.all_runs)
     chosen = choose_engine(engine or sweep.engine)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from headcount.analysis.thresholds import LEVEL
 from headcount.files import existing_file
+from headcount.store.store import Store
 from headcount.sweeps.grid import MOST_RUNS, grid_runs, grid_table
 from headcount.sweeps.plans import CombinedPlan, GridPlan
 from headcount.sweeps.search import ThresholdSearches
@@ -29,6 +30,7 @@ class GridPart:
 
     runs: tuple[RunSpec, ...]
     paper: str | None = None  # the grid of the paper whose runs these are
+    names_draws: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class SearchPart:
     runs: tuple[RunSpec, ...]
     level: float
     paper: str | None = None
+    names_draws: bool = False
+
+
+_Part = TypeVar("_Part", GridPart, SearchPart)
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,20 @@ class SweepFile:
         """A new plan of everything in it: the grids and the searches at once."""
         searches = (ThresholdSearches(part.runs, part.level) for part in self.searches)
         return CombinedPlan([GridPlan(self.runs), *searches])
+
+    def as_begun(self, store: Store) -> SweepFile:
+        """The same sweep, with the draws of release 0.1.0 where that release began it in the store.
+
+        Runs of other draws would not go on from it, and are not to be averaged with its own. A part
+        of the file that names `draws` is left as it is.
+        """
+        before = replace(
+            self,
+            grids=tuple(map(_drawn_before, self.grids)),
+            searches=tuple(map(_drawn_before, self.searches)),
+        )
+        own = set(self.all_runs)
+        return before if store.has_begun(s for s in before.all_runs if s not in own) else self
 
 
 def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
@@ -101,11 +121,18 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     return SweepFile(path, name, engine, store, grids, searches, files.hashes)
 
 
+def _drawn_before(part: _Part) -> _Part:
+    """A part with the draws of release 0.1.0, unless its file names others."""
+    if part.names_draws:
+        return part
+    return replace(part, runs=tuple(replace(spec, draws=1) for spec in part.runs))
+
+
 def _grid(place: str, values: Any, files: ProblemFiles) -> GridPart:
     table = grid_table(place, values)
     # One run more than allowed, and no further: a product of long lists would fill the memory.
     runs = tuple(dict.fromkeys(islice(grid_runs(table, files), MOST_RUNS + 1)))
-    return GridPart(runs, table.one("paper", str))
+    return GridPart(runs, table.one("paper", str), "draws" in table)
 
 
 def _search(place: str, values: Any, files: ProblemFiles) -> SearchPart:
@@ -115,4 +142,4 @@ def _search(place: str, values: Any, files: ProblemFiles) -> SearchPart:
         raise table.wrong(f"level {level} is not between 0 and 1; the paper uses 0.99")
     runs = tuple(dict.fromkeys(islice(grid_runs(table, files, by_law=True), MOST_RUNS + 1)))
     table.located(lambda: ThresholdSearches(runs, level))
-    return SearchPart(runs, level, table.one("paper", str))
+    return SearchPart(runs, level, table.one("paper", str), "draws" in table)

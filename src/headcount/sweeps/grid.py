@@ -24,7 +24,18 @@ PROTOCOL = tuple(
 _PROBLEM = ("degree", "graph", "table")
 _AXES = tuple(name for name in PROTOCOL if name not in (*_PROBLEM, "variant", "steps"))
 _USUAL = ["gaussian"]
-_KEYS = ("points", "items", "d_model", "heads", *_WIDTHS, "span", "seeds", *PROTOCOL)
+_KEYS = (
+    "points",
+    "items",
+    "d_model",
+    "heads",
+    *_WIDTHS,
+    "span",
+    "seeds",
+    "key",
+    "names",
+    *PROTOCOL,
+)
 _FILTERS = ("paper", "points", "items", "d_model", "heads", "key_dim", "budget", "seeds", "degree")
 
 
@@ -75,8 +86,9 @@ def _problems(table: TomlTable, files: ProblemFiles) -> Iterator[dict[str, Any]]
     asked = table.several("items", int)
     # A graph beside a table that is drawn may have more items than its edges name.
     items = asked[0] if len(asked) == 1 else None
+    key, names = table.one("key", str), table.one("names", str)
     for graph, rows in product(graphs, tables):
-        contents = table.located(partial(files.contents, graph, rows, items))
+        contents = table.located(partial(files.contents, graph, rows, items, key, names))
         known = table.located(partial(sizes_of, *contents))
         if "items" in known:
             yield from _own_problems(table, known)

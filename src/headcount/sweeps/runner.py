@@ -59,7 +59,6 @@ def run_sweep(
     """
     if isinstance(sweep, str | os.PathLike):
         sweep = read_sweep(sweep)
-    plan = sweep.plan() if isinstance(sweep, SweepFile) else sweep
     engine: EngineName = "auto"
     if isinstance(sweep, SweepFile):
         engine, name = sweep.engine, name or sweep.name
@@ -72,6 +71,7 @@ def run_sweep(
     with _opened(store) as opened, SweepWriter(opened, name or "sweep", on_beat, stop) as writer:
         if isinstance(sweep, SweepFile) and sweep.files:
             opened.contents.require_unchanged(sweep.files)
+        plan = sweep.as_begun(opened).plan() if isinstance(sweep, SweepFile) else sweep
         while batch := plan.next_batch():
             if todo := writer.begin_batch(batch):
                 if own := set().union(*(spec.contents for spec in todo)):

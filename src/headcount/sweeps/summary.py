@@ -36,6 +36,7 @@ class Summary:
 
 def summarise(sweep: SweepFile, store: Store) -> Summary:
     """The thresholds and curves of a sweep's finished runs, whether it is complete or not."""
+    sweep = sweep.as_begun(store)
     found = summarise_runs(sweep.runs, store.frame(hash=[spec.hash for spec in sweep.runs]))
     return Summary(found.thresholds, _searches(sweep.searches, store), found.curves)
 

@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 
 from headcount.errors import InputError
-from headcount.theory.capacity_law import capacity_ratio, freedom_needed
+from headcount.theory.capacity_law import TRAINED_RATIOS, capacity_ratio, freedom_needed
 from headcount.theory.laws import PlannedAggregation
 from headcount.theory.steps_law import STEPS_LAW
 
@@ -22,6 +22,9 @@ _TRADED = (20_000, 50_000, 100_000)
 # Softmax was measured at five points with 80,000 steps. It is given this many times the heads that
 # max gets for 20,000 steps and a chance of 90 %, at the same width: enough at all five points.
 SOFTMAX_STEPS, SOFTMAX_FACTOR, _SOFTMAX_OF = 80_000, 2, (20_000, 0.9)
+# The widths of the best splits that were measured: the smallest passing D_K at each of 111 points.
+BEST_WIDTHS = (4, 28)
+_SKEWED = 3.0  # times the mean degree: hubs need more than the law says (docs/law.md)
 _IMPOSSIBLE = 0.95  # capacity ratio of one full-width head below which no run succeeded
 
 
@@ -102,12 +105,14 @@ def advise(
     steps: int | None = None,
     budget: int | None = None,
     heads: int | None = None,
+    max_degree: int | None = None,
     chance: float = USUAL_CHANCE,
 ) -> Advice:
     """Advise heads, width and steps for a graph of `edges` relations among `items` items.
 
     `steps`, `budget` and `heads` fix some of them. Without `steps` the usual 50,000 are meant, or,
-    for a given budget, as many as it needs.
+    for a given budget, as many as it needs. Graphs with hubs (a `max_degree` of more than three
+    times the mean, and above 8) are outside what was measured.
 
     >>> advice = advise(256, 256, 32)
     >>> advice.split.steps, advice.split.chance >= 0.95, advice.one_head_ratio < 1
@@ -118,10 +123,12 @@ def advise(
     ratio = capacity_ratio(items, edges, d_model, 1, d_model)
     usual = SOFTMAX_STEPS if variant == "softmax" else USUAL_STEPS
     outside = RANGES[variant].beyond(items, edges, d_model, steps or usual)
+    if max_degree is not None and max_degree > max(8, _SKEWED * edges / items):
+        outside = outside or f"degrees up to {max_degree:,} where the mean is {edges / items:,.3g}"
     if outside is not None:
         text = (
-            f"Outside the measured range ({outside}): the bounds below hold, "
-            f"but no split is advised.{_one_head(ratio)}"
+            f"Outside the measured range ({outside}), so no split is advised."
+            f"{_between(items, edges, d_model, variant)}{_one_head(ratio)}"
         )
         return Advice(None, (), outside, ratio, text)
     if variant == "softmax":
@@ -223,22 +230,38 @@ def _text(
 ) -> str:
     if split is None:
         given = [
-            f"{request.heads} heads" if request.heads else "",
+            _counted(request.heads) if request.heads else "",
             f"D_K ≤ {budget:,}" if budget else "",
             f"{steps:,} steps" if steps else f"{RANGES[variant].steps[1]:,} steps",
         ]
         named = ", ".join(part for part in given if part)
-        return f"No split reaches a chance of {request.chance:.0%} with {named}."
-    heads = "one head" if split.heads == 1 else f"{split.heads:,} heads"
+        return f"No split reaches a chance of {100 * request.chance:.0f} % with {named}."
     text = (
-        f"Train {heads} of width {split.key_dim} (D_K = {split.budget:,}) for {split.steps:,} steps"
+        f"Train {_counted(split.heads)} of width {split.key_dim} (D_K = {split.budget:,}) for "
+        f"{split.steps:,} steps"
     )
     if split.chance is None:
         return (
             f"{text}. This is small evidence: {SOFTMAX_FACTOR} × the heads of max was enough at "
-            "the five points where softmax was measured."
+            "the five points where softmax was measured and at six fresh ones."
         )
-    return f"{text}: the chance of a mean F1 of 0.99 is {split.chance:.0%}."
+    return f"{text}: the chance of a mean F1 of 0.99 is {100 * split.chance:.0f} %."
+
+
+def _counted(heads: int) -> str:
+    return "one head" if heads == 1 else f"{heads:,} heads"
+
+
+def _between(items: int, edges: int, d_model: int, variant: PlannedAggregation) -> str:
+    """The D_K of narrow heads at the ratios between which training began to succeed elsewhere."""
+    low, _, high = (
+        ceil(ratio * freedom_needed(items, edges) / (2 * d_model))
+        for ratio in TRAINED_RATIOS[variant]
+    )
+    return (
+        f" Narrow heads at the capacity ratios where training succeeded elsewhere have a D_K of "
+        f"{low:,} to {max(high, BEST_WIDTHS[0]):,}."
+    )
 
 
 def _one_head(ratio: float) -> str:

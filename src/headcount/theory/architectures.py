@@ -15,11 +15,24 @@ from typing import Any
 
 from headcount.errors import InputError
 from headcount.files import existing_file
+from headcount.theory.adviser import BEST_WIDTHS, RANGES
 from headcount.theory.capacity import Holding, capacity
+from headcount.theory.capacity_law import degrees_of_freedom
 from headcount.theory.footprint import footprint
-from headcount.theory.laws import HEADS, TrainedLaw
+from headcount.theory.laws import TrainedLaw
 
 _CONFIGS = Path(__file__).with_name("configs")
+# Vaswani et al. 2017, Table 3, rows (A) and (B): heads, d_k and BLEU of a translation model with
+# d_model 512. Whole models on another task: shown beside our laws, not predicted by them.
+ABLATION = (
+    (1, 512, 24.9),
+    (4, 128, 25.5),
+    (8, 64, 25.8),
+    (16, 32, 25.8),
+    (32, 16, 25.4),
+    (8, 32, 25.4),
+    (8, 16, 25.1),
+)
 EXAMPLES = ("gpt2", "gpt3-175b", "llama-3-8b")
 _KEYS = {
     "d_model": ("hidden_size", "n_embd", "d_model"),
@@ -38,7 +51,8 @@ class Architecture:
 
     Queries have heads·key_dim columns, keys kv_heads·key_dim: the heads of a group share one key
     projection. The laws are judged at `key_budget`, since they were proved and fitted for heads
-    with keys of their own; the bounds count the parameters of both.
+    with keys of their own; the bounds count the parameters of both, and the capacity law the
+    degrees of freedom.
     """
 
     name: str
@@ -59,17 +73,29 @@ class Architecture:
         """Columns of W_K: h_kv·d_k, the D_K of the laws."""
         return self.kv_heads * self.key_dim
 
+    @property
+    def freedom(self) -> int:
+        """The degrees of freedom of its heads' forms."""
+        return degrees_of_freedom(self.d_model, self.heads, self.key_dim, self.kv_heads)
+
 
 @dataclass(frozen=True)
 class Audit:
-    """What one layer holds by each law, and the split of its key budget that the laws choose."""
+    """What one layer holds by each law.
+
+    `in_range` says whether its sizes are within those at which training was measured; the laws are
+    extrapolated where they are not. No other split is advised: our runs have no language model
+    among them.
+    """
 
     architecture: Architecture
-    items: int | None
+    items: int
     parameters: int
+    degrees_of_freedom: int
+    in_range: bool
     holdings: tuple[Holding, ...]
-    split_heads: int
-    split_key_dim: int
+    measured_widths: tuple[int, int]
+    published_ablation: tuple[tuple[int, int, float], ...]
     advice: str
 
 
@@ -113,6 +139,20 @@ def read_config(path: str | os.PathLike[str]) -> Architecture:
         raise InputError(f"{path}: not a JSON object; pass the model's config.json")
     inner = config.get("text_config")
     return _architecture(inner if isinstance(inner, dict) else config, path)
+
+
+def by_hand(
+    d_model: int | None, heads: int | None, key_dim: int | None, kv_heads: int | None = None
+) -> Architecture:
+    """A channel from its sizes alone; one that is missing is asked for.
+
+    >>> by_hand(768, 12, 64).freedom == example("gpt2").freedom
+    True
+    """
+    if d_model is None or heads is None or key_dim is None:
+        raise InputError("a channel needs --d-model, --heads and --key-dim; give all three")
+    degrees_of_freedom(d_model, heads, key_dim, kv_heads)  # checks the sizes
+    return Architecture("channel", d_model, heads, kv_heads or heads, key_dim, 1, None)
 
 
 def _architecture(config: Mapping[str, Any], path: Path) -> Architecture:
@@ -176,17 +216,20 @@ def audit_architecture(
     bits_per_parameter: float = 8,
     law: TrainedLaw | None = None,
 ) -> Audit:
-    """Say how many relations one layer holds by each law, and which split the laws choose.
+    """Say how many relations one layer holds by each law.
 
-    `items` is the vocabulary unless given; a model without one is judged on permutations. The split
-    takes the heads that the trained laws give for the relations held, h = max(1.65·m'/d_model −
-    6.64, m'/d_model).
+    `items` is the vocabulary unless given.
 
     >>> audit = audit_architecture(example("gpt2"))
-    >>> audit.split_heads, audit.split_key_dim
-    (85, 9)
+    >>> audit.degrees_of_freedom, audit.in_range
+    (1130496, False)
     """
     items = architecture.vocabulary if items is None else items
+    if items is None:
+        raise InputError(
+            f"the vocab_size of this {architecture.name} is not known; say among how many items "
+            "relations are to be counted (--items)"
+        )
     holdings = capacity(
         architecture.d_model,
         architecture.heads,
@@ -198,21 +241,39 @@ def audit_architecture(
         law=law,
     )
     trained = next(holding for holding in holdings if holding.sense == "about")
-    heads, key_dim = _split(architecture, trained)
     cost = footprint(
         architecture.d_model, architecture.query_budget, key_budget=architecture.key_budget
     )
-    advice = (
-        f"A layer holds about {trained.edges:,} relations among {trained.items:,} items; "
-        f"for so many, the laws split its {architecture.key_budget:,} key columns into {heads:,} "
-        f"heads of width {key_dim}, not {architecture.kv_heads:,} of width {architecture.key_dim}."
+    measured = RANGES["softmax"]
+    in_range = (
+        measured.items[0] <= items <= measured.items[1]
+        and measured.d_model[0] <= architecture.d_model <= measured.d_model[1]
     )
-    return Audit(architecture, items, cost.parameters, tuple(holdings), heads, key_dim, advice)
+    return Audit(
+        architecture,
+        items,
+        cost.parameters,
+        architecture.freedom,
+        in_range,
+        tuple(holdings),
+        BEST_WIDTHS,
+        ABLATION,
+        _advice(architecture, trained, in_range),
+    )
 
 
-def _split(architecture: Architecture, trained: Holding) -> tuple[int, int]:
-    """Split the key budget by the head law; the width is rounded, and the heads fill the budget."""
-    d_model, edges = architecture.d_model, max(trained.edges, 1)
-    heads = max(HEADS(trained.items, edges, d_model), edges / d_model, 1.0)
-    key_dim = max(1, round(architecture.key_budget / heads))
-    return max(1, architecture.key_budget // key_dim), key_dim
+def _advice(architecture: Architecture, trained: Holding, in_range: bool) -> str:
+    start = "" if in_range else "Outside the measured range, by extrapolation: "
+    text = (
+        f"{start}{'a' if start else 'A'} layer holds about {trained.edges:,} relations among "
+        f"{trained.items:,} items"
+    )
+    if trained.interval is not None:
+        text += f" ({trained.interval[0]:,} to {trained.interval[1]:,})"
+    low, high = BEST_WIDTHS
+    text += (
+        f". The best splits of our runs have heads {low} to {high} wide, at d_model up to "
+        f"{RANGES['max'].d_model[1]}; they say nothing for or against width "
+        f"{architecture.key_dim} at d_model {architecture.d_model:,}."
+    )
+    return text

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Literal
 
 import numpy as np
@@ -80,44 +79,6 @@ BUDGET_REGULAR = TrainedLaw(
     source="Appendix A.3, Eqs. (31)–(32): 0.46 m' log₂ m/d_model, "
     "fitted at (m, d_model) = (128, 32)",
 )
-HEADS = TrainedLaw(
-    name="heads",
-    quantity="heads",
-    form="edges/d_model",
-    slope=1.65,
-    intercept=-6.64,
-    r_squared=0.824,
-    source="Section 6.1, Fig. 10: h = 1.65 m/d_model − 6.64",
-)
-MEASURED = TrainedLaw(
-    name="measured",
-    quantity="budget",
-    form="edges·log2(items)/d_model",
-    slope=1.106,
-    r_squared=0.868,
-    interval=(0.327, 1.389),
-    source="Our runs: 1.106 m log₂ m/d_model over 16 points, the base grid, (1024, 32) and the "
-    "diagonal m/d_model = 8",
-)
-MEASURED_WIDE = TrainedLaw(
-    name="measured",
-    quantity="budget",
-    form="edges·log2(items)/d_model",
-    slope=0.859,
-    r_squared=0.970,
-    interval=(0.476, 1.249),
-    source="Our runs: 0.859 m log₂ m/d_model over 13 points, the base grid, (1024, 32) and the "
-    "diagonal m/d_model = 8 without d_model = 16, m > 64",
-)
-MEASURED_REGULAR = TrainedLaw(
-    name="measured",
-    quantity="budget",
-    form="edges·log2(items)/d_model",
-    slope=0.391,
-    r_squared=0.914,
-    interval=(0.645, 2.644),
-    source="Our runs: 0.391 m' log₂ m/d_model at (m, d_model) = (128, 32), degrees 1 to 16",
-)
 COMPILED = TrainedLaw(
     name="compiled",
     quantity="budget",
@@ -129,17 +90,6 @@ COMPILED = TrainedLaw(
 )
 
 
-def own_law(items: int, edges: int, d_model: int) -> TrainedLaw:
-    """Our own law nearest to these sizes; d_model = 16 with m > 64 has one apart.
-
-    >>> own_law(256, 256, 32).slope, own_law(256, 256, 16).slope, own_law(128, 512, 32).slope
-    (0.859, 1.106, 0.391)
-    """
-    if edges > items:
-        return MEASURED_REGULAR
-    return MEASURED_WIDE if d_model > 16 or items <= 64 else MEASURED
-
-
 def paper_laws(items: int, edges: int, d_model: int) -> list[TrainedLaw]:
     """The main fit, and a second where it applies.
 
@@ -148,25 +98,6 @@ def paper_laws(items: int, edges: int, d_model: int) -> list[TrainedLaw]:
     if edges > items:
         return [BUDGET, BUDGET_REGULAR]
     return [BUDGET, BUDGET_WIDE] if d_model > 16 else [BUDGET]
-
-
-def trained_split(
-    items: int, edges: int, d_model: int, law: TrainedLaw | None = None
-) -> tuple[int, int]:
-    """Split a trained law's budget, by default our own law's, into heads and width.
-
-    The heads follow the paper's line 1.65·m'/d_model − 6.64 (Fig. 10), but are never fewer than
-    m'/d_model: below m'/d_model = 10 the line falls under that, and it reaches 1 at 4.6, where one
-    head fails to train.
-
-    >>> trained_split(64, 64, 16), trained_split(512, 512, 16)
-    ((4, 6), (46, 7))
-    """
-    budget = (law or own_law(items, edges, d_model))(items, edges, d_model)
-    least = ceil(edges / d_model)
-    # Rounded up twice, so that heads × width never falls below the law.
-    key_dim = ceil(budget / max(least, round(HEADS(items, edges, d_model))))
-    return max(least, ceil(budget / key_dim)), key_dim
 
 
 def law_reason(law: TrainedLaw, variant: PlannedAggregation) -> str:

@@ -67,6 +67,8 @@ def measured_margin(
     """
     if weights.aggregation == "softmax":
         raise InputError("softmax scores depend on the context; give weights of max or sum")
+    if weights.aggregation == "logsumexp":
+        raise InputError("scaling the weights changes logsumexp; give weights of max or sum")
     if found.lowest_edge is None or found.highest_non_edge is None:
         return inf
     queries, keys = weights.queries, weights.keys

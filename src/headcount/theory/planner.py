@@ -1,8 +1,4 @@
-"""The planner: what budget a graph needs, by every law at once.
-
-Lower bounds: Section 9. The compiled law: ours. Trained laws: Section 6.1, Appendix A.3.
-Constructions: Section 4, Section 8, Appendix B.
-"""
+"""The planner: what to train for a graph, beside what every bound and law says of its budget."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from typing import Literal, get_args
 
 from headcount.errors import InputError
 from headcount.notebook import html_table
+from headcount.theory.adviser import USUAL_CHANCE, Advice, advise
 from headcount.theory.counting import Family, check_degree, check_sizes, family_of, log2_graphs
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import (
@@ -20,9 +17,7 @@ from headcount.theory.laws import (
     PlannedAggregation,
     TrainedLaw,
     law_reason,
-    own_law,
     paper_laws,
-    trained_split,
 )
 from headcount.theory.lower_bounds import lower_bounds
 from headcount.theory.upper_bounds import UpperBound, best_upper_bound, pseudo_inverse
@@ -54,7 +49,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan for one family of graphs: rows from lower bound to construction, and their advice."""
+    """A plan for one family of graphs: what to train, and rows from lower bound to construction.
+
+    `advised` is the advice on training, `advice` its text with the bounds beside it. `in_range` is
+    false where the sizes are outside what was measured: then there is no split to train.
+    """
 
     items: int
     edges: int
@@ -63,6 +62,8 @@ class Plan:
     family: Family
     max_degree: int | None
     bits: float
+    in_range: bool
+    advised: Advice
     rows: tuple[Row, ...]
     advice: str
 
@@ -91,19 +92,24 @@ def plan(
     margin: float | None = None,
     law: TrainedLaw | None = None,
     context_length: int | None = None,
+    steps: int | None = None,
+    budget: int | None = None,
+    heads: int | None = None,
+    chance: float = USUAL_CHANCE,
 ) -> Plan:
-    """Plan a key–query budget by every bound and law; without `edges` for a permutation.
+    """Plan heads, width and steps, with every bound and law; without `edges` for a permutation.
 
     `variant` is how heads are aggregated. `max_degree` Δ narrows the family of graphs.
-    `bits_per_parameter` and `margin` are assumptions of the lower bounds (see `lower_bounds`). The
-    first trained law is our own, followed by the paper's fits; `law`, from `fit_law`, replaces
-    them. With `context_length` rows also count the flops of a whole context: projections and logits
-    (Appendix C).
+    `bits_per_parameter` and `margin` are assumptions of the lower bounds (see `lower_bounds`).
+    `steps`, `budget` (D_K), `heads` and `chance` fix parts of the advice (see `advise`). The first
+    trained law is the law of steps, followed by the paper's fits; `law`, from `fit_law`, replaces
+    the fits. With `context_length` rows also count the flops of a whole context: projections and
+    logits (Appendix C).
 
     >>> answer = plan(items=256, d_model=32)
-    >>> trained = answer.row("trained law")
-    >>> trained.heads, trained.key_dim, trained.budget
-    (8, 7, 56)
+    >>> split = answer.advised.split
+    >>> split.heads, split.key_dim, split.steps
+    (4, 11, 50000)
     """
     if variant not in get_args(PlannedAggregation):
         raise InputError(f"variant = {variant!r}: not known; choose max or softmax")
@@ -118,14 +124,28 @@ def plan(
     family = family_of(items, edges, max_degree)
     bits = log2_graphs(items, edges, family, max_degree)
     case = _Case(items, edges, d_model, variant, family, max_degree, bits, context_length)
+    fixed = {"steps": steps, "budget": budget, "heads": heads}
+    advised = advise(*case.sizes, variant=variant, max_degree=max_degree, chance=chance, **fixed)
     rows = [
         *_bound_rows(case, bits_per_parameter, margin),
         *_compiled_rows(case),
+        *_advised_rows(case, advised),
         *_trained_rows(case, law),
         *_construction_rows(case),
     ]
-    advice = _advice(rows, variant, edges <= items)
-    return Plan(items, edges, d_model, variant, family, max_degree, bits, tuple(rows), advice)
+    return Plan(
+        items,
+        edges,
+        d_model,
+        variant,
+        family,
+        max_degree,
+        bits,
+        advised.outside is None,
+        advised,
+        tuple(rows),
+        _advice(advised, rows, edges <= items),
+    )
 
 
 @dataclass(frozen=True)
@@ -203,21 +223,25 @@ def _compiled_rows(case: _Case) -> Iterator[Row]:
     yield case.row("compiled", "compiled law", budget, reason, sure=False, interval=interval)
 
 
+def _advised_rows(case: _Case, advised: Advice) -> Iterator[Row]:
+    for split in (advised.split, *advised.others):
+        if split is not None:
+            yield case.row(
+                "trained law",
+                f"{split.steps:,} steps",
+                split.budget,
+                "The law of steps, fitted to our runs (docs/law.md).",
+                sure=True,
+                split=(split.heads, split.key_dim),
+            )
+
+
 def _trained_rows(case: _Case, law: TrainedLaw | None) -> Iterator[Row]:
-    fits = [law] if law else [own_law(*case.sizes), *paper_laws(*case.sizes)]
-    for fit in fits:
-        heads, key_dim = trained_split(*case.sizes, fit)
-        interval = fit.interval_at(*case.sizes)
+    """Laws of the budget alone."""
+    for fit in [law] if law else paper_laws(*case.sizes):
+        interval, budget = fit.interval_at(*case.sizes), ceil(fit(*case.sizes))
         reason = law_reason(fit, case.variant) + _interval_text("thresholds", interval)
-        yield case.row(
-            "trained law",
-            fit.name,
-            heads * key_dim,
-            reason,
-            sure=False,
-            split=(heads, key_dim),
-            interval=interval,
-        )
+        yield case.row("trained law", fit.name, budget, reason, sure=False, interval=interval)
 
 
 def _construction_rows(case: _Case) -> Iterator[Row]:
@@ -252,21 +276,22 @@ def _construction_reason(
     return f"{upper.basis} Eq. (33), Δ ≤ m'/d_model, {skew}."
 
 
-def _advice(rows: list[Row], variant: PlannedAggregation, sparse: bool) -> str:
+def _advice(advised: Advice, rows: list[Row], sparse: bool) -> str:
+    """The advice on training, followed by what the bounds say."""
     floor = max((row for row in rows if row.kind == "lower bound"), key=lambda row: row.budget)
-    trained = next(row for row in rows if row.kind == "trained law")
-    heads = "one head" if trained.heads == 1 else f"{trained.heads:,} heads"
-    start = "Train" if variant == "max" else "Start above"
-    text = f"{start} {heads} of width {trained.key_dim} (D_K = {trained.budget:,})"
+    parts = []
     if floor.budget > 1:
-        text += f"; the {floor.name} rules out D_K < {floor.budget:,}"
+        parts.append(f"the {floor.name} rules out D_K < {floor.budget:,}")
     for row in rows:
         if row.kind == "compiled" and sparse:  # the law is one of permutations
-            text += f"; compiled weights need about {row.budget:,}"
+            parts.append(f"compiled weights need about {row.budget:,}")
     built = [row for row in rows if row.kind == "construction"]
-    if not built:
-        return f"{text}; the paper has no softmax construction beyond permutations."
-    sure = [row for row in built if row.sure]
-    best = min(sure or built, key=lambda row: row.budget)
-    doubt = "" if sure else ", which is not certain"
-    return f"{text}; the {best.name} construction takes {best.budget:,}{doubt}."
+    if built:
+        sure = [row for row in built if row.sure]
+        best = min(sure or built, key=lambda row: row.budget)
+        doubt = "" if sure else ", which is not certain"
+        parts.append(f"the {best.name} construction takes {best.budget:,}{doubt}")
+    else:
+        parts.append("the paper has no softmax construction beyond permutations")
+    beside = "; ".join(parts)
+    return f"{advised.text} {beside[0].upper()}{beside[1:]}."

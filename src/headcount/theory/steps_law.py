@@ -15,6 +15,7 @@ from math import log
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from headcount.theory.capacity_law import freedom_needed
 
@@ -60,7 +61,7 @@ class StepsLaw:
     def steps(self, items: Any, edges: Any, d_model: Any, heads: Any, key_dim: Any) -> Any:
         """The steps that training takes, for numbers or arrays.
 
-        >>> 10_000 < STEPS_LAW.steps(256, 256, 32, 8, 7) < 30_000
+        >>> 10_000 < float(STEPS_LAW.steps(256, 256, 32, 8, 7)) < 30_000
         True
         """
         return np.exp(self.log_steps(_needed(items, edges), items, edges, d_model, heads, key_dim))
@@ -84,16 +85,15 @@ class StepsLaw:
         predicted = self.log_steps(
             freedom_needed(items, edges), items, edges, d_model, heads, key_dim
         )
-        return float(1 / (1 + np.exp(-self._logit(log(steps) - predicted, d_model))))
+        return float(expit(self._logit(log(steps) - predicted, d_model)))
 
     def steps_for(self, predicted: Any, d_model: Any, chance: float) -> Any:
         """The steps that give this chance where the law predicts `predicted` steps."""
-        intercept, slope, narrow = self.odds
-        small = np.minimum(np.log(np.asarray(d_model) / WIDE_TABLE), 0.0)
-        spare = (log(chance / (1 - chance)) - intercept - narrow * small) / slope
+        spare = (log(chance / (1 - chance)) - self._logit(0.0, d_model)) / self.odds[1]
         return predicted * np.exp(spare)
 
     def _logit(self, spare: Any, d_model: Any) -> Any:
+        """ln(odds) of success with `spare` = ln(steps given/steps predicted)."""
         intercept, slope, narrow = self.odds
         small = np.minimum(np.log(np.asarray(d_model) / WIDE_TABLE), 0.0)
         return intercept + slope * spare + narrow * small

@@ -7,6 +7,7 @@ holds y_pq. Every engine is tested against this reference, and the reference aga
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,12 +21,14 @@ Labels = Bool[Tensor, "*runs length length"]
 
 
 def aggregated(spec: RunSpec, scores: Scores) -> Pairs:
-    """Scores joined across heads: max, sum, or Σ_k softmax(S⁽ᵏ⁾/√d_k) along the context."""
+    """Scores joined across heads: max, sum, t·log Σ_k exp(S⁽ᵏ⁾/t), or Σ_k softmax(S⁽ᵏ⁾/√d_k)."""
     match spec.variant:
         case "max" | "value":
             return scores.amax(-3)
         case "sum":
             return scores.sum(-3)
+        case "logsumexp":
+            return _log_sum(spec, scores)[0]
         case "softmax":
             return (scores / math.sqrt(spec.key_dim)).softmax(-1).sum(-3)
 
@@ -44,10 +47,21 @@ def score_gradient(
         slope, down = _retrieval_slope(joined, labels, messages), torch.zeros_like(threshold)
     else:
         # ∂/∂S of Σ_pq weight·[y softplus(−z) + (1 − y) softplus(z)]/α, z = α(S − τ)
-        chance = _sigmoid((joined - threshold[..., None, None]).mul_(spec.sharpness))
+        chance = _evenly(
+            torch.Tensor.sigmoid_, (joined - threshold[..., None, None]).mul_(spec.sharpness)
+        )
         slope = chance.sub_(labels).mul_(weights)
         down = -slope.sum((-2, -1))
     return _to_heads(spec, scores, slope), down
+
+
+def _log_sum(spec: RunSpec, scores: Scores) -> tuple[Pairs, Scores]:
+    """t·log Σ_k exp(S⁽ᵏ⁾/t), and its derivatives by the heads' scores."""
+    top = scores.amax(-3, keepdim=True)
+    powers = _evenly(torch.Tensor.exp_, (scores - top).div_(spec.temperature))
+    total = powers.sum(-3, keepdim=True)
+    joined = top + spec.temperature * _evenly(torch.Tensor.log_, total.clone())
+    return joined.squeeze(-3), powers / total
 
 
 def pair_weights(spec: RunSpec, positive: Labels) -> Pairs:
@@ -56,17 +70,17 @@ def pair_weights(spec: RunSpec, positive: Labels) -> Pairs:
     return torch.where(positive, weight, 1.0).mul_(spec.sharpness / spec.length**2)
 
 
-def _sigmoid(z: Pairs) -> Pairs:
-    """σ(z), in place where it can; each entry by the same routine wherever it stands.
+def _evenly(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """An elementwise function, in place where it can; each entry by one routine wherever it is.
 
     torch takes another one for the last entries of a tensor, and for those of each thread's share
     of a large one. Entries are therefore padded, and taken in parts that one thread does.
     """
     if z.numel() % 64 == 0 and z.numel() <= 2**14:
-        return z.sigmoid_()
+        return function(z)
     flat = torch.nn.functional.pad(z.flatten(), (0, -z.numel() % 64))
     for part in flat.split(2**14):
-        part.sigmoid_()
+        function(part)
     return flat[: z.numel()].view(z.shape)
 
 
@@ -103,6 +117,8 @@ def _to_heads(spec: RunSpec, scores: Scores, slope: Pairs) -> Scores:
             return torch.zeros_like(scores).scatter_(-3, winner, slope.unsqueeze(-3))
         case "sum":
             return slope.unsqueeze(-3).expand_as(scores)
+        case "logsumexp":  # every head moves, in proportion to exp(S⁽ᵏ⁾/t)
+            return _log_sum(spec, scores)[1] * slope.unsqueeze(-3)
         case "softmax":
             share = (scores / math.sqrt(spec.key_dim)).softmax(-1)
             slope = slope.unsqueeze(-3)

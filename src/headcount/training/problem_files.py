@@ -13,6 +13,7 @@ from headcount.problem.edge_list import read_graph
 from headcount.problem.graph import Graph
 from headcount.problem.reading import read_problem
 from headcount.problem.tables import load_embeddings
+from headcount.problem.vocabulary import read_names
 from headcount.training.spec import GRAPHS, TABLES, is_content_hash
 
 _Content = TypeVar("_Content", Graph, Tensor)
@@ -21,37 +22,49 @@ _Content = TypeVar("_Content", Graph, Tensor)
 class ProblemFiles:
     """Reads graph and table files by their names, relative to a folder; each content once.
 
-    `hashes` has the content hash of every file read so far. `key` names the table inside a
-    .safetensors file that holds several tensors.
+    `hashes` has the content hash of every file read so far.
     """
 
-    def __init__(self, folder: Path | None = None, key: str | None = None) -> None:
-        self._folder, self._key = folder or Path(), key
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path()
         self.hashes: dict[Path, str] = {}
         self._read = lru_cache(maxsize=None)(self._from_files)
 
     def contents(
-        self, graph: str, table: str, items: int | None = None
+        self,
+        graph: str,
+        table: str,
+        items: int | None = None,
+        key: str | None = None,
+        names: str | None = None,
     ) -> tuple[Graph | str, Tensor | str]:
         """What two names stand for: a content that was read, or the family's name as it is.
 
         A graph has one item per row of the table it goes with. Beside a table that is drawn it has
-        `items` of them, by default as many as its edges name.
+        `items` of them, by default as many as its edges name. `key` names the table inside a file
+        that holds several tensors, `names` a file of the items' names.
         """
         graph_file = self._file(graph, GRAPHS)
         table_file = self._file(table, TABLES)
-        return self._read(graph_file or graph, table_file or table, items)
+        words = None if names is None else self._folder / names
+        return self._read(graph_file or graph, table_file or table, items, key, words)
 
     def _from_files(
-        self, graph: Path | str, table: Path | str, items: int | None
+        self,
+        graph: Path | str,
+        table: Path | str,
+        items: int | None,
+        key: str | None,
+        names: Path | None,
     ) -> tuple[Graph | str, Tensor | str]:
         if isinstance(graph, Path) and isinstance(table, Path):
-            found = read_problem(graph, table, self._key)
+            found = read_problem(graph, table, key, names)
             return self._note(graph, found[0]), self._note(table, found[1])
         if isinstance(graph, Path):
-            return self._note(graph, read_graph(graph, items)), str(table)
+            words = None if names is None else read_names(names)
+            return self._note(graph, read_graph(graph, items, words)), str(table)
         if isinstance(table, Path):
-            return graph, self._note(table, load_embeddings(table, self._key))
+            return graph, self._note(table, load_embeddings(table, key))
         return graph, table
 
     def _note(self, path: Path, content: _Content) -> _Content:

@@ -14,7 +14,7 @@ from headcount.training.base_spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-Variant = Literal["max", "softmax", "value", "sum"]
+Variant = Literal["max", "softmax", "value", "sum", "logsumexp"]
 Metric = Literal["f1", "mse"]
 GRAPHS = ("regular", "random", "skewed")
 TABLES = ("gaussian", "binary")
@@ -28,7 +28,8 @@ class RunSpec(Spec):
 
     Variants: `max` over heads with the logistic loss (Section 6), `softmax` (7.1:
     Σ_k softmax(S⁽ᵏ⁾/√d_k)), `value` (7.2: raw max scores mix frozen messages, mean squared error)
-    and `sum` over heads, the control that Section 3's remark calls for.
+    `sum` over heads, the control that Section 3's remark calls for, and `logsumexp`,
+    t·log Σ_k exp(S⁽ᵏ⁾/t) at the temperature t, between max and sum (Section 9).
 
     Graphs: `regular` is the paper's family of a degree (a permutation for 1, above it an r-regular
     graph), `random` draws items·degree of all loop-free pairs, `skewed` as many with hubs
@@ -64,8 +65,14 @@ class RunSpec(Spec):
     draws: int = 2  # 1: as in release 0.1.0, which drew π and X from one random stream
     graph: str = "regular"
     table: str = "gaussian"
+    temperature: float = 1.0  # t of logsumexp
 
-    added: ClassVar[Mapping[str, Any]] = {"draws": 1, "graph": "regular", "table": "gaussian"}
+    added: ClassVar[Mapping[str, Any]] = {
+        "draws": 1,
+        "graph": "regular",
+        "table": "gaussian",
+        "temperature": 1.0,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,15 +99,21 @@ class RunSpec(Spec):
             }
         )
         self._require_share("rate", 0.5)
-        self._require_positive("learning_rate", "sharpness")
+        self._require_positive("learning_rate", "sharpness", "temperature")
+        if self.variant != "logsumexp" and self.temperature != 1:
+            raise InputError(
+                f"temperature {self.temperature} belongs to the variant logsumexp; leave it out"
+            )
         self._require_share("target", 0.995)
         self._require_memory()
         if self.variant == "value":
             self._require_value_retrieval()
 
     @classmethod
-    def on(cls, graph: Graph | str, table: Tensor | str = "gaussian", **fields: Any) -> RunSpec:
+    def on(cls, graph: Any, table: Any = "gaussian", **fields: Any) -> RunSpec:
         """A run on a graph or table of one's own; either may be a family that the seed draws from.
+
+        `graph` is whatever `as_graph` takes, `table` whatever `as_table` takes.
 
         The content gives `items`, `d_model` and, of a graph, `degree`: its edges per item, rounded.
         The seed then varies what is left: first weights, contexts, validation and test.
@@ -201,14 +214,19 @@ def is_content_hash(name: str) -> bool:
     return re.fullmatch("[0-9a-f]{32}", name) is not None
 
 
-def sizes_of(graph: Graph | str, table: Tensor | str) -> dict[str, Any]:
+def sizes_of(graph: Any, table: Any) -> dict[str, Any]:
     """What a graph and a table, of one's own or families, settle of a spec; they are registered."""
     from headcount.problem.contents import register
+    from headcount.problem.conversion import as_graph
+    from headcount.problem.tables import as_table
 
     known: dict[str, Any] = {"graph": graph, "table": table}
     if not isinstance(table, str):
-        known |= {"table": register(table), "items": table.shape[0], "d_model": table.shape[1]}
-    if isinstance(graph, Graph):
+        rows = as_table(table)
+        known |= {"table": register(rows), "items": rows.shape[0], "d_model": rows.shape[1]}
+    if not isinstance(graph, str):
+        if not isinstance(graph, Graph):
+            graph = as_graph(graph, items=known.get("items"))
         if known.get("items", graph.items) != graph.items:
             raise InputError(
                 f"the graph has {graph.items} items, the table {known['items']} rows; "

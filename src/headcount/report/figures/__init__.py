@@ -8,6 +8,7 @@ from typing import Any
 
 from headcount.errors import InputError
 from headcount.report.figures import (
+    adviser,
     block,
     bounds,
     fig1,
@@ -25,7 +26,10 @@ from headcount.report.figures import (
     fig13,
     frontier,
     law,
+    laws,
     linear,
+    separability,
+    steps,
     table1,
     table2,
 )
@@ -56,6 +60,10 @@ FIGURES: tuple[Figure, ...] = (
     bounds.FIGURE,
     frontier.FIGURE,
     law.FIGURE,
+    separability.FIGURE,
+    steps.FIGURE,
+    laws.FIGURE,
+    adviser.FIGURE,
 )
 
 

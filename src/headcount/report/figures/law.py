@@ -18,6 +18,9 @@ _PARTS = {
     "a": "permutations, one head of full width",
     "b": "permutations, one head of width k < d_model",
     "c": "permutations, several heads",
+    "h": "random and skewed graphs, one head of full width",
+    "i": "binary tables, one head of full width",
+    "j": "permutations, one head of full width",
 }
 _RANGE = (0.7, 1.85)  # of R that is drawn
 _TOOLTIPS = {
@@ -56,7 +59,7 @@ def draw(evidence: Evidence) -> Any:
         frame,
         "The capacity law: F1 against R",
         "dashed: where the law expects the transition, no constant fitted\n"
-        "1 to 2 million steps at most; the preregistered verdicts are in docs/law.md",
+        "1 to 5 million steps at most; the preregistered verdicts are in docs/law.md",
     )
 
 
@@ -77,7 +80,7 @@ def _width(share: float) -> str:
 
 
 def _panels(frame: pd.DataFrame) -> Any:
-    """The chart without its title, two panels to a row."""
+    """The chart without its title, three panels to a row."""
     import altair as alt
 
     from headcount.report.drawing.style import tooltips
@@ -90,17 +93,17 @@ def _panels(frame: pd.DataFrame) -> Any:
     base = alt.Chart().encode(
         x=alt.X("ratio:Q", scale=alt.Scale(domain=_RANGE), title="R = degrees of freedom / N"),
         y=alt.Y("mean:Q", scale=alt.Scale(domain=(0.5, 1.0)), title="mean test F1"),
-        detail="group:N",
+        detail=["group:N", "limit:Q"],
         color=alt.Color("width:N", scale=colours, legend=key),
     )
-    lines = base.mark_line(strokeWidth=1, opacity=0.5)
+    lines = base.mark_line(strokeWidth=1, opacity=0.5, clip=True)
     points = base.mark_point(filled=True, size=34, clip=True).encode(
         shape=alt.Shape("width:N", scale=shapes, legend=key), tooltip=tooltips(**_TOOLTIPS)
     )
     law = alt.Chart().mark_rule(color=INK, strokeDash=[5, 3]).encode(x="one:Q")
-    panel = alt.layer(lines, points, law).properties(width=380, height=250)
-    facet = alt.Facet("panel:N", title=None, sort=list(_PARTS.values()))
-    return panel.facet(data=frame, facet=facet, columns=2)
+    panel = alt.layer(lines, points, law).properties(width=290, height=200)
+    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(_PARTS.values())))
+    return panel.facet(data=frame, facet=facet, columns=3)
 
 
 def table(evidence: Evidence) -> pd.DataFrame:

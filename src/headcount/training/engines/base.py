@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.key_query import Aggregation, KeyQuery
+from headcount.attention.key_query import AnyAggregation, KeyQuery
 from headcount.errors import InputError
 from headcount.provenance import versions
 from headcount.shapes import Float
@@ -43,8 +43,13 @@ class State:
 
     def key_query(self, spec: RunSpec) -> KeyQuery:
         """The weights as the rest of the package knows them."""
-        aggregation: Aggregation = "max" if spec.variant == "value" else spec.variant
-        return KeyQuery(self.weights[0], self.weights[1], float(self.threshold[0]), aggregation)
+        aggregation: AnyAggregation = "max" if spec.variant == "value" else spec.variant
+        return KeyQuery(
+            *self.weights,
+            threshold=float(self.threshold[0]),
+            aggregation=aggregation,
+            temperature=spec.temperature,
+        )
 
 
 @dataclass(frozen=True)

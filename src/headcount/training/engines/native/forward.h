@@ -52,7 +52,7 @@ struct Work {
         slope = arena.take<float>(square);
         winner = arena.take<int32_t>(square);
         pairs = arena.take<Pair>(size_t(run.length) * run.length);
-        share = arena.take<float>(square * (run.variant == SOFTMAX ? run.heads : 1));
+        share = arena.take<float>(square * (run.variant == SOFTMAX || run.variant == LOGSUMEXP ? run.heads : 1));
         error = arena.take<float>(run.width);
         entry = arena.take<int32_t>(run.items);
         place = arena.take<uint8_t>(run.items);
@@ -159,6 +159,39 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
     }
 }
 
+// t·log Σ_k exp(S⁽ᵏ⁾/t) for V queries at column p; the heads' shares of the sum are kept.
+static void join_log_sum(const Run& run, const Work& work, const float* const* keys,
+                         const float* queries, int p) {
+    const float scale = 1 / run.temperature;
+    const int n = work.positions;
+    for (int q = 0; q < run.length; q += KEYS) {
+        Vec top[KEYS], total[KEYS] = {};
+        for (int r = 0; r < KEYS; r++) top[r] = splat(-__builtin_inff());
+        for (int k = 0; k < run.heads; k++) {
+            Vec scores[KEYS];
+            score(keys + q, queries, k * run.key_dim, run.key_dim, scores);
+            for (int r = 0; r < KEYS; r++) {
+                store(work.share + (int64_t(k) * n + q + r) * n + p, scores[r]);
+                top[r] = top[r] > scores[r] ? top[r] : scores[r];
+            }
+        }
+        for (int k = 0; k < run.heads; k++)
+            for (int r = 0; r < KEYS; r++) {
+                float* share = work.share + (int64_t(k) * n + q + r) * n + p;
+                Vec power = exponential((load(share) - top[r]) * scale);
+                store(share, power);
+                total[r] += power;
+            }
+        for (int r = 0; r < KEYS; r++)
+            store(work.joined + (q + r) * n + p, top[r] + logarithm(total[r]) * run.temperature);
+        for (int k = 0; k < run.heads; k++)
+            for (int r = 0; r < KEYS; r++) {
+                float* share = work.share + (int64_t(k) * n + q + r) * n + p;
+                store(share, load(share) / total[r]);
+            }
+    }
+}
+
 // Scores of a context joined across heads, and in training the heads that won. Row r of [Q K] is
 // rows[r]; there are `positions` of them.
 template <bool training>
@@ -169,6 +202,10 @@ PHASE void join(const Run& run, const Work& work, const float* const* rows) {
         transpose_queries(rows + p, work.budget, work.queries);
         if (run.variant == SOFTMAX) {
             join_softmax(run, work, keys, work.queries, p);
+            continue;
+        }
+        if (run.variant == LOGSUMEXP) {
+            join_log_sum(run, work, keys, work.queries, p);
             continue;
         }
         for (int q = 0; q < run.length; q += KEYS) {

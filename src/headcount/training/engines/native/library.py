@@ -28,7 +28,7 @@ class Run(ctypes.Structure):
         ("tally", ctypes.c_double * 2),
         *((name, ctypes.c_int32) for name in ("items", "width", "depth", "heads", "key_dim")),
         *((name, ctypes.c_int32) for name in ("degree", "length", "variant", "stride")),
-        ("sharpness", ctypes.c_float),
+        *((name, ctypes.c_float) for name in ("sharpness", "temperature")),
     )
 
 

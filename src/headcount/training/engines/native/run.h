@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-enum Variant : int32_t { MAX, SOFTMAX, VALUE };  // `sum` is MAX with one head of width D_K
+enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP };  // `sum` is MAX with one head of width D_K
 
 // Mirrored field by field in library.py.
 struct Run {
@@ -33,7 +33,7 @@ struct Run {
     int32_t items, width, depth, heads, key_dim;
     int32_t degree;  // of every item, or 0
     int32_t length, variant, stride;
-    float sharpness;
+    float sharpness, temperature;
 };
 
 struct Kernel {

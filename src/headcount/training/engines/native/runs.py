@@ -17,7 +17,8 @@ from headcount.training.engines.native.library import Run, library
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task, task_of, training_key
 
-_VARIANTS = {"max": 0, "sum": 0, "softmax": 1, "value": 2}  # sum is max with one head of width D_K
+# sum is max with one head of width D_K
+_VARIANTS = {"max": 0, "sum": 0, "softmax": 1, "value": 2, "logsumexp": 3}
 _ROW, _DEPTH = 16, 8  # columns of X and rows of W are padded with zeros to multiples of these
 
 
@@ -42,7 +43,7 @@ class NativeRun:
         self.record.heads, self.record.key_dim = spec.heads, spec.key_dim
         if spec.variant == "sum":
             self.record.heads, self.record.key_dim = 1, spec.budget
-        for name in ("items", "length", "sharpness"):
+        for name in ("items", "length", "sharpness", "temperature"):
             setattr(self.record, name, getattr(spec, name))
 
     @property

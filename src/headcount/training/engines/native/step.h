@@ -126,12 +126,12 @@ PHASE void move_winners(const Run& run, const Work& work) {
 PHASE void move(const Run& run, const Work& work) {
     const int n = work.positions;
     __builtin_memset(work.moved, 0, sizeof(float) * n * run.columns);
-    if (run.variant != SOFTMAX && run.heads > FEW_HEADS) return move_winners(run, work);
+    const bool softmax = run.variant == SOFTMAX, shared = softmax || run.variant == LOGSUMEXP;
+    if (!shared && run.heads > FEW_HEADS) return move_winners(run, work);
     const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
-    const bool softmax = run.variant == SOFTMAX;
     for (int k = 0; k < run.heads; k++) {
         // Holds the head's shares before, its slopes after.
-        float* own = work.share + (softmax ? int64_t(k) * n * n : 0);
+        float* own = work.share + (shared ? int64_t(k) * n * n : 0);
         for (int p = 0; p < run.length; p += V) {
             Vec mean = {};
             for (int q = 0; q < run.length && softmax; q++)
@@ -139,6 +139,7 @@ PHASE void move(const Run& run, const Work& work) {
             for (int q = 0; q < run.length; q++) {
                 Vec slope = load(work.slope + q * n + p);
                 if (softmax) slope = load(own + q * n + p) * (slope - mean) * scale;
+                else if (shared) slope *= load(own + q * n + p);
                 else slope = load<Mask>(work.winner + q * n + p) == k * run.key_dim ? slope : Vec{};
                 store(own + q * n + p, slope);
             }

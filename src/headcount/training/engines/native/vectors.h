@@ -66,6 +66,26 @@ static inline Vec exponential(Vec x) {
     return power * (Vec)(((Mask)shifted + (127 - 0x4B400000)) << 23);
 }
 
+// ln x to about one unit in the last place, for normal x > 0; NaN and ∞ stay.
+static inline Vec logarithm(Vec x) {
+    // x = m·2^e with m in [√½, √2): 0x3F3504F3 are the bits of √½.
+    Mask bits = (Mask)x, e = (bits - 0x3F3504F3) >> 23;
+    Vec m = (Vec)(bits - (e << 23)) - 1.f, square = m * m;
+    Vec power = splat(7.0376836292e-2f);
+    power = power * m - 1.1514610310e-1f;
+    power = power * m + 1.1676998740e-1f;
+    power = power * m - 1.2420140846e-1f;
+    power = power * m + 1.4249322787e-1f;
+    power = power * m - 1.6668057665e-1f;
+    power = power * m + 2.0000714765e-1f;
+    power = power * m - 2.4999993993e-1f;
+    power = power * m + 3.3333331174e-1f;
+    Vec whole = __builtin_convertvector(e, Vec);
+    Vec found = power * m * square - whole * 2.12194440e-4f - square * 0.5f + m;
+    found += whole * 0.693359375f;
+    return x < __builtin_inff() ? found : x;
+}
+
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

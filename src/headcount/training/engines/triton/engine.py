@@ -86,7 +86,7 @@ class TritonFleet:
                 first_count=on_device((np.cumsum(items**2) - items**2)[task]),
                 items=on_device(items[task]),
                 keys=on_device([training_key(spec) for spec in specs]),
-                head_scales=on_device([spec.key_dim**-0.5 for spec in specs], torch.float32),
+                head_scales=on_device([_scale(spec) for spec in specs], torch.float32),
             )
 
     def launch(self, steps: int) -> None:
@@ -228,6 +228,11 @@ class TritonFleet:
 
     def _on_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
+
+
+def _scale(spec: RunSpec) -> float:
+    """What the scores of a head are multiplied by before the exponential, where there is one."""
+    return 1 / spec.temperature if spec.variant == "logsumexp" else spec.key_dim**-0.5
 
 
 def _launch(

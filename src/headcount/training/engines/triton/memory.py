@@ -82,7 +82,7 @@ class Runs:
     first_count: Int[Tensor, " runs"]  # of its task, among the pairs of all tasks
     items: Int[Tensor, " runs"]
     keys: Int[Tensor, " runs"]  # of the streams of training contexts
-    head_scales: Float[Tensor, " runs"]  # 1/√d_k
+    head_scales: Float[Tensor, " runs"]  # 1/√d_k of softmax, 1/t of logsumexp
     # Where each run's items begin in the projected tables, which hold the runs one after another.
     first_place: Int[Tensor, " runs"] = field(init=False)
 

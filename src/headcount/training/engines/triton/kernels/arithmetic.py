@@ -96,9 +96,29 @@ def shares(s, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.con
 
 
 @jit
-def joined_scores(s, VARIANT: tl.constexpr):
-    """Scores joined across heads, [L, L]: the largest, or the sum of the shares."""
-    return tl.sum(s, axis=0) if VARIANT == "softmax" else tl.max(s, axis=0)
+def joined_scores(s, scale, VARIANT: tl.constexpr):
+    """Scores joined across heads, [L, L]: the largest, the sum of the shares, or log Σ exp."""
+    if VARIANT == "softmax":
+        joined = tl.sum(s, axis=0)
+    else:
+        joined = tl.max(s, axis=0)
+        if VARIANT == "logsumexp":
+            joined += tl.log(tl.sum(tl.exp((s - joined[None, :, :]) * scale), axis=0)) / scale
+    return joined
+
+
+@jit
+def with_more(joined, more, scale, VARIANT: tl.constexpr):
+    """The joined scores of some heads, and of more of them, as those of all."""
+    if VARIANT == "softmax":
+        joined = joined + more
+    elif VARIANT == "logsumexp":
+        top = tl.maximum(joined, more)
+        both = tl.exp((joined - top) * scale) + tl.exp((more - top) * scale)
+        joined = top + tl.log(both) / scale
+    else:
+        joined = tl.maximum(joined, more)
+    return joined
 
 
 @jit
@@ -183,6 +203,8 @@ def head_slopes(s, joined, slope, scale, VARIANT: tl.constexpr):
     """∂L/∂S⁽ᵏ⁾ [H, L, L] from the slope of the joined scores."""
     if VARIANT == "softmax":
         s = s * (slope[None, :, :] - tl.sum(s * slope[None, :, :], axis=2)[:, :, None]) * scale
+    elif VARIANT == "logsumexp":
+        s = tl.exp((s - joined[None, :, :]) * scale) * slope[None, :, :]
     else:
         # Only the winning head moves. Where heads tie to the last bit all of them do, while the
         # reference takes the first: finding it would take another pass, and such ties are rare.

@@ -14,6 +14,7 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     project,
     retrieval_error,
     shares,
+    with_more,
 )
 
 _GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)  # SplitMix64, as in problem/streams.py
@@ -178,8 +179,8 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
                 k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
                 s += head_scores(q, k, GROUP, L, PART)
             s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
-            more = joined_scores(s, VARIANT)
-            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
+            more = joined_scores(s, head_scale, VARIANT)
+            joined = with_more(joined, more, head_scale, VARIANT)
         if VARIANT == "value":
             valid = tl.max(y.to(tl.int32), axis=1) > 0
             for b in range(0, DM, BLOCK):

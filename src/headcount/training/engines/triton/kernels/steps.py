@@ -22,6 +22,7 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     side_by_side,
     slope_of,
     slope_total,
+    with_more,
 )
 
 
@@ -85,7 +86,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
         rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
         q, k = by_head(product(x, wq), L, H, DK), by_head(product(x, wk), L, H, DK)
         s = shares(head_scores(q, k, H, L, DK), head_scale, 0, VARIANT, HEADS, H, LENGTH, L)
-        joined = joined_scores(s, VARIANT)
+        joined = joined_scores(s, head_scale, VARIANT)
         slope = slope_of(
             joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
         )
@@ -175,8 +176,8 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
                 )
             s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
             tl.store(s_at + head * (L * L), s)
-            more = joined_scores(s, VARIANT)
-            joined = joined + more if VARIANT == "softmax" else tl.maximum(joined, more)
+            more = joined_scores(s, head_scale, VARIANT)
+            joined = with_more(joined, more, head_scale, VARIANT)
         slope = slope_of(
             joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
         )

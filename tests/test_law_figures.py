@@ -1,0 +1,66 @@
+"""The figures of the capacity law, the law of steps and the adviser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headcount import InputError
+from headcount.report.figures import adviser, figure, laws, separability, steps
+from headcount.reproduction.adviser_verdicts import followed
+from headcount.reproduction.separability import measured_separability
+from headcount.reproduction.shipped import MEASURED
+
+MODULES = (adviser, laws, separability, steps)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)
+def test_the_figures_belong_to_the_shipped_results(module):
+    made = replace(MEASURED.evidence(), provenance={"preset": "quick"})
+    for make in (module.draw, module.table):
+        with pytest.raises(InputError, match="not measured by the preset “quick”"):
+            make(made)
+    assert "not part of this reproduction" in module.meaning(made)
+
+
+def rows_of(name: str, column: str) -> list[dict]:
+    """The rows of a chart's data that have a column."""
+    sets = figure(name).to_dict()["datasets"].values()
+    return next(rows for rows in sets if column in rows[0])
+
+
+def test_the_adviser_shows_every_point_and_its_failures():
+    rows = rows_of("adviser", "outcome")
+    table = followed()
+    table = table[table["variant"] == "max"]
+    assert len(rows) == len(table)
+    assert sum(row["outcome"] == "fails" for row in rows) == (~table["passed"]).sum()
+
+
+def test_the_law_of_steps_beats_the_line_at_the_thresholds():
+    rows = laws.laws_table().dropna(subset=["steps"])
+    error = laws.rms_errors()
+    plain = np.sqrt(
+        np.mean([np.log(a / b) ** 2 for a, b in zip(rows["steps"], rows["central"], strict=True)])
+    )
+    assert error["steps"] == pytest.approx(plain)
+    assert error["steps"] < error["paper"] / 2
+    assert len(rows_of("laws", "law")) == len(rows) + len(laws.laws_table())
+
+
+def test_the_steps_are_those_of_splits_that_all_seeds_finished():
+    table = steps.steps_table()
+    assert (table["steps"] < table["limit"]).all()
+    assert len(rows_of("steps", "panel")) == 2 * len(table)
+    unseen = steps.errors()
+    assert len(unseen) <= 28
+    assert unseen["error"].abs().median() < 0.25
+
+
+def test_separability_shows_every_graph_of_part_l_and_every_share():
+    table = measured_separability()
+    assert len(rows_of("separability", "found")) == (table["part"] == "l").sum()
+    shares = rows_of("separability", "share")
+    assert sum(row["graphs"] for row in shares) == table["part"].isin(["k", "m"]).sum()
