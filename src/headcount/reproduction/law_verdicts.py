@@ -67,6 +67,7 @@ def groups_of(part: str, variant: str = "max") -> dict[Hashable, pd.DataFrame]:
     return {name: pd.DataFrame(part) for name, part in chosen.groupby("group", sort=False)}
 
 
+@cache
 def slowing(part: str) -> Slowing:
     """Steps against R in a part, with one exponent."""
     return fit_slowing(groups_of(part))
