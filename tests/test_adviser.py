@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from headcount.analysis.steps_fit import POINT, configurations, fit_odds, fit_steps, left_out
 from headcount.errors import InputError
 from headcount.reproduction.shipped import measured_steps
-from headcount.theory.adviser import BEST_WIDTHS, RANGES, advise
+from headcount.theory.adviser import advise
 from headcount.theory.capacity_law import TRAINED_RATIOS
+from headcount.theory.measured_range import BEST_WIDTHS, MOST_COLUMNS, RANGES
+from headcount.theory.refined_law import width_ratio
 from headcount.theory.steps_law import STEPS_LAW
 
 DRAWS = Path(__file__).parent.parent / "preregistrations" / "adviser"
@@ -160,6 +162,33 @@ def test_one_head_is_ruled_out_where_its_ratio_is_too_small():
     assert advise(256, 256, 32, heads=1).split is None
 
 
+@quick
+@given(items=st.integers(40, 300), wide=st.floats(1.2, 6), degree=st.integers(1, 8))
+def test_one_head_is_advised_only_where_the_law_leaves_room(items, wide, degree):
+    d_model = round(items / wide)
+    for steps in (20_000, 100_000):
+        advice = advise(items, items * degree, d_model, steps=steps)
+        for split in (advice.split, *advice.others):
+            if split is not None and split.heads == 1:
+                assert width_ratio(items, items * degree, d_model, 1, split.key_dim) >= 0.95
+                assert "One head can never" not in advice.text
+
+
+def test_what_is_longer_is_named_where_the_steps_do_not_suffice():
+    advice = advise(64, 128, 16, heads=2)
+    assert advice.split is None
+    assert "with 2 heads, 50,000 steps; 100,000 steps suffice for" in advice.text
+    hopeless = advise(128, 128, 32, budget=5, steps=20_000)
+    assert "the best, 4 heads of width 1, has less than 1 %" in hopeless.text
+
+
+def test_no_split_is_larger_than_the_largest_measured():
+    largest = measured_steps().eval("heads * key_dim").max()
+    split = advise(1024, 4096, 128, budget=10_000).split
+    assert split is not None
+    assert split.budget <= largest == MOST_COLUMNS
+
+
 def test_hubs_are_outside_what_was_measured():
     assert advise(500, 1000, 64, max_degree=8).split is not None
     assert "degrees up to 200" in (advise(500, 1000, 64, max_degree=200).outside or "")
@@ -172,6 +201,9 @@ def test_softmax_doubles_the_heads_of_max():
     assert base is not None
     assert (split.heads, split.key_dim, split.chance) == (2 * base.heads, base.key_dim, None)
     assert advise(512, 512, 32, variant="softmax").outside is not None
+    assert "no other split" in advise(128, 128, 32, variant="softmax", heads=9).text
+    with pytest.raises(InputError, match="no chance is known"):
+        advise(128, 128, 32, variant="softmax", chance=0.5)
 
 
 def test_the_measured_ranges_are_those_of_the_runs():
@@ -183,6 +215,13 @@ def test_the_measured_ranges_are_those_of_the_runs():
             low, high = getattr(limits, name)
             assert runs[name].min() <= low
             assert high <= runs[name].max()
+        assert (runs["degree"].min(), limits.steps[1]) == (1, 100_000)
+        assert limits.degree[0] == 1
+        per_dimension = runs["items"] / runs["d_model"]
+        assert per_dimension.max() == limits.permutations_to
+        assert per_dimension[runs["degree"] > 1].max() == pytest.approx(
+            limits.items_per_dimension[1], abs=0.5
+        )
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"budget": 0}, {"heads": -1}, {"chance": 1.0}])

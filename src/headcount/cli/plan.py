@@ -24,8 +24,8 @@ def plan(
     degree: sizes.Degree = None,
     d_model: sizes.Width = None,
     variant: Annotated[
-        sizes.Variant, typer.Option(help="Aggregation over heads.")
-    ] = sizes.Variant.max,
+        sizes.Variant | None, typer.Option(help="Aggregation over heads; max unless given.")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Training steps to plan for; 50,000 unless given.")
     ] = None,
@@ -33,7 +33,9 @@ def plan(
         int | None, typer.Option(help="Most columns D_K; the steps are then found.")
     ] = None,
     heads: Annotated[int | None, typer.Option(help="Heads h, fixed.")] = None,
-    chance: Annotated[float, typer.Option(help="Chance of success to plan for.")] = 0.95,
+    chance: Annotated[
+        float | None, typer.Option(help="Chance of success to plan for; 0.95 unless given.")
+    ] = None,
     max_degree: sizes.MaxDegree = None,
     bits: sizes.Bits = 8,
     margin: sizes.Margin = None,
@@ -68,6 +70,7 @@ def plan(
         named = {
             "--edges": edges, "--degree": degree, "--max-degree": max_degree, "--margin": margin,
             "--steps": steps, "--budget": budget, "--context-length": context_length,
+            "--variant": variant, "--chance": chance,
         }  # fmt: skip
         if key_dim is None:
             named |= {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads}
@@ -76,6 +79,7 @@ def plan(
         return
     if kv_heads is not None:
         raise InputError("--kv-heads belongs to a channel to judge; give --key-dim and --heads too")
+    from headcount.theory.adviser import USUAL_CHANCE
     from headcount.theory.planner import plan as make_plan
 
     items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
@@ -83,7 +87,7 @@ def plan(
         items,
         edges,
         d_model=d_model,
-        variant=variant.value,
+        variant="max" if variant is None else variant.value,
         max_degree=max_degree,
         bits_per_parameter=bits,
         margin=margin,
@@ -91,7 +95,7 @@ def plan(
         steps=steps,
         budget=budget,
         heads=heads,
-        chance=chance,
+        chance=USUAL_CHANCE if chance is None else chance,
     )
     common.emit(asdict(answer), True) if as_json else _show_plan(answer)
 

@@ -14,6 +14,8 @@ import numpy as np
 from headcount.errors import InputError
 from headcount.theory.capacity_law import TRAINED_RATIOS, capacity_ratio, freedom_needed
 from headcount.theory.laws import PlannedAggregation
+from headcount.theory.measured_range import BEST_WIDTHS, MOST_COLUMNS, RANGES, SOFTMAX_STEPS
+from headcount.theory.refined_law import width_ratio
 from headcount.theory.steps_law import STEPS_LAW
 
 USUAL_STEPS, USUAL_CHANCE = 50_000, 0.95
@@ -21,45 +23,9 @@ _HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _TRADED = (20_000, 50_000, 100_000)
 # Softmax was measured at five points with 80,000 steps. It is given this many times the heads that
 # max gets for 20,000 steps and a chance of 90 %, at the same width: enough at all five points.
-SOFTMAX_STEPS, SOFTMAX_FACTOR, _SOFTMAX_OF = 80_000, 2, (20_000, 0.9)
-# The widths of the best splits that were measured: the smallest passing D_K at each of 111 points.
-BEST_WIDTHS = (4, 28)
+SOFTMAX_FACTOR, _SOFTMAX_OF = 2, (20_000, 0.9)
 _SKEWED = 3.0  # times the mean degree: hubs need more than the law says (docs/law.md)
 _IMPOSSIBLE = 0.95  # capacity ratio of one full-width head below which no run succeeded
-
-
-@dataclass(frozen=True)
-class Range:
-    """The sizes between which a law was measured."""
-
-    items: tuple[int, int]
-    d_model: tuple[int, int]
-    degree: tuple[float, float]
-    steps: tuple[int, int]
-    items_per_dimension: tuple[float, float] = (1.0, 33.0)  # m/d_model
-    items_per_edge: float = 8.0  # m/r, at least
-
-    def beyond(self, items: int, edges: int, d_model: int, steps: int) -> str | None:
-        """Name the first size that is outside, or None."""
-        sizes = {
-            "items": (items, *self.items),
-            "d_model": (d_model, *self.d_model),
-            "edges per item": (edges / items, *self.degree),
-            "items per dimension": (items / d_model, *self.items_per_dimension),
-            "steps": (steps, *self.steps),
-        }
-        for name, (value, low, high) in sizes.items():
-            if not low <= value <= high:
-                return f"{name} {value:,.4g} against {low:,g} … {high:,g}"
-        if items / (edges / items) < self.items_per_edge:
-            return f"{edges / items:,.3g} edges per item among {items:,} items"
-        return None
-
-
-RANGES: dict[PlannedAggregation, Range] = {
-    "max": Range((40, 2048), (16, 256), (0.5, 16), (5_000, 100_000)),
-    "softmax": Range((64, 256), (16, 32), (1, 1), (SOFTMAX_STEPS, SOFTMAX_STEPS)),
-}
 
 
 @dataclass(frozen=True)
@@ -119,6 +85,8 @@ def advise(
     (50000, True, True)
     """
     _check(steps, budget, heads, chance)
+    if variant == "softmax" and chance != USUAL_CHANCE:
+        raise InputError("no chance is known for softmax; leave out the chance")
     request = _Request(items, edges, d_model, heads, chance)
     ratio = capacity_ratio(items, edges, d_model, 1, d_model)
     usual = SOFTMAX_STEPS if variant == "softmax" else USUAL_STEPS
@@ -138,8 +106,13 @@ def advise(
     else:
         split = request.within(budget, steps)
     others = () if variant == "softmax" or budget else request.trades(steps or usual)
-    text = _text(split, request, budget, steps, variant) + _one_head(ratio)
-    return Advice(split, others, None, ratio, text)
+    if variant == "softmax":
+        text = _softmax_text(split, request)
+    elif split is None:
+        text = _none_text(request, budget, steps or (None if budget else usual), others)
+    else:
+        text = _text(split, request, budget)
+    return Advice(split, others, None, ratio, text + _one_head(ratio))
 
 
 def _check(steps: int | None, budget: int | None, heads: int | None, chance: float) -> None:
@@ -171,7 +144,8 @@ class _Request:
         """The split of a budget with the best chance, or the one that needs the fewest steps."""
         found = []
         for count in self._counts():
-            if width := min(budget // count, self.d_model):
+            width = min(budget // count, self.d_model, MOST_COLUMNS // count)
+            if width and self._exists(count, width):
                 needed = ceil(self._steps(count, np.array([width]))[0])
                 given = needed if steps is None else steps
                 found.append(Split(count, width, given, self._chance(count, width, given)))
@@ -182,15 +156,19 @@ class _Request:
         return max(found, key=lambda split: split.chance or 0, default=None)
 
     def softmax(self, budget: int | None) -> Split | None:
-        """The split for max with the measured factor times its heads."""
+        """The split for max with the measured factor times its heads, if it is asked for."""
+        split = self.doubled()
+        if split is None or (self.heads is not None and self.heads != split.heads):
+            return None
+        return None if budget is not None and split.budget > budget else split
+
+    def doubled(self) -> Split | None:
+        """The split for softmax, whatever was asked for."""
         steps, chance = _SOFTMAX_OF
         found = replace(self, chance=chance, heads=None).narrowest(steps)
         if found is None:
             return None
-        split = Split(found.heads * SOFTMAX_FACTOR, found.key_dim, SOFTMAX_STEPS, None)
-        if self.heads is not None and self.heads != split.heads:
-            return None
-        return None if budget is not None and split.budget > budget else split
+        return Split(found.heads * SOFTMAX_FACTOR, found.key_dim, SOFTMAX_STEPS, None)
 
     def trades(self, steps: int) -> tuple[Split, ...]:
         """What other numbers of steps would ask for."""
@@ -202,12 +180,21 @@ class _Request:
 
     def _least(self, heads: int, steps: int) -> Split | None:
         """The narrowest heads that reach the chance; wider than d_model would add nothing."""
-        widths = np.arange(1, self.d_model + 1)
-        enough = np.flatnonzero(self._steps(heads, widths) <= steps)
-        if not enough.size:
+        widths = np.arange(1, min(self.d_model, MOST_COLUMNS // heads) + 1)
+        enough = widths[self._steps(heads, widths) <= steps].tolist()
+        width = next((width for width in enough if self._exists(heads, width)), None)
+        if width is None:
             return None
-        width = int(widths[enough[0]])
         return Split(heads, width, steps, self._chance(heads, width, steps))
+
+    def _exists(self, heads: int, width: int) -> bool:
+        """Whether the capacity law leaves room for one head; several are not limited by it."""
+        sizes = (self.items, self.edges, self.d_model)
+        if heads > 1:
+            return True
+        if capacity_ratio(*sizes, 1, self.d_model) < _IMPOSSIBLE:
+            return False
+        return width_ratio(*sizes, 1, width) >= 1 or width == self.d_model
 
     def _steps(self, heads: int, widths: np.ndarray) -> np.ndarray:
         """The steps that give the chance, for each width."""
@@ -221,31 +208,58 @@ class _Request:
         return STEPS_LAW.chance(self.items, self.edges, self.d_model, heads, width, steps)
 
 
-def _text(
-    split: Split | None,
-    request: _Request,
-    budget: int | None,
-    steps: int | None,
-    variant: PlannedAggregation,
-) -> str:
-    if split is None:
-        given = [
-            _counted(request.heads) if request.heads else "",
-            f"D_K ≤ {budget:,}" if budget else "",
-            f"{steps:,} steps" if steps else f"{RANGES[variant].steps[1]:,} steps",
-        ]
-        named = ", ".join(part for part in given if part)
-        return f"No split reaches a chance of {100 * request.chance:.0f} % with {named}."
-    text = (
-        f"Train {_counted(split.heads)} of width {split.key_dim} (D_K = {split.budget:,}) for "
-        f"{split.steps:,} steps"
-    )
-    if split.chance is None:
+def _text(split: Split, request: _Request, budget: int | None) -> str:
+    chance = 100 * (split.chance or 0)
+    shown = "less than 1 %" if chance < 1 else f"{chance:.0f} %"
+    of_width = f"{_counted(split.heads)} of width {split.key_dim}"
+    if (split.chance or 0) < request.chance - 1e-9:  # budget and steps are both fixed
         return (
-            f"{text}. This is small evidence: {SOFTMAX_FACTOR} × the heads of max was enough at "
-            "the five points where softmax was measured and at six fresh ones."
+            f"No split of D_K ≤ {budget:,} reaches a chance of {100 * request.chance:.0f} % in "
+            f"{split.steps:,} steps; the best, {of_width}, has {shown}."
         )
-    return f"{text}: the chance of a mean F1 of 0.99 is {100 * split.chance:.0f} %."
+    return (
+        f"Train {of_width} (D_K = {split.budget:,}) for {split.steps:,} steps: the chance of a "
+        f"mean F1 of 0.99 is {shown}."
+    )
+
+
+def _none_text(
+    request: _Request, budget: int | None, steps: int | None, others: tuple[Split, ...]
+) -> str:
+    given = [
+        _counted(request.heads) if request.heads else "",
+        f"D_K ≤ {budget:,}" if budget else "",
+        f"{steps or RANGES['max'].steps[1]:,} steps",
+    ]
+    named = ", ".join(part for part in given if part)
+    text = f"No split reaches a chance of {100 * request.chance:.0f} % with {named}"
+    longer = [split for split in others if steps is not None and split.steps > steps]
+    if not longer:
+        return f"{text}."
+    best = longer[0]
+    return (
+        f"{text}; {best.steps:,} steps suffice for {_counted(best.heads)} of width {best.key_dim} "
+        f"(D_K = {best.budget:,})."
+    )
+
+
+def _softmax_text(split: Split | None, request: _Request) -> str:
+    known = request.doubled()
+    if known is None:
+        return (
+            "No split is known for softmax: at these sizes max itself takes more than 20,000 steps."
+        )
+    of_width = f"{_counted(known.heads)} of width {known.key_dim} (D_K = {known.budget:,})"
+    if split is None:
+        return (
+            f"Softmax was measured only with {SOFTMAX_FACTOR} × the heads that max takes, here "
+            f"{of_width}, so no other split is advised."
+        )
+    return (
+        f"Train {of_width} for {split.steps:,} steps. This is small evidence: {SOFTMAX_FACTOR} × "
+        "the heads of max was enough at the five points where softmax was measured and at six "
+        "fresh ones."
+    )
 
 
 def _counted(heads: int) -> str:
@@ -268,6 +282,6 @@ def _one_head(ratio: float) -> str:
     if ratio >= _IMPOSSIBLE:
         return ""
     return (
-        f" One head can never do it: its capacity ratio is at most {ratio:.2f}, and it takes "
-        f"{ceil(1 / ratio)} heads to reach 1."
+        f" One head can never do it: its capacity ratio is at most {ratio:.2f}, where training "
+        "needs 1."
     )

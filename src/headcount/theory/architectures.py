@@ -15,11 +15,11 @@ from typing import Any
 
 from headcount.errors import InputError
 from headcount.files import existing_file
-from headcount.theory.adviser import BEST_WIDTHS, RANGES
 from headcount.theory.capacity import Holding, capacity
 from headcount.theory.capacity_law import degrees_of_freedom
 from headcount.theory.footprint import footprint
 from headcount.theory.laws import TrainedLaw
+from headcount.theory.measured_range import BEST_WIDTHS, RANGES
 
 _CONFIGS = Path(__file__).with_name("configs")
 # Vaswani et al. 2017, Table 3, rows (A) and (B): heads, d_k and BLEU of a translation model with
@@ -227,8 +227,8 @@ def audit_architecture(
     items = architecture.vocabulary if items is None else items
     if items is None:
         raise InputError(
-            f"the vocab_size of this {architecture.name} is not known; say among how many items "
-            "relations are to be counted (--items)"
+            "the model's vocab_size is not known; say among how many items relations are to be "
+            "counted (--items)"
         )
     holdings = capacity(
         architecture.d_model,
@@ -248,6 +248,7 @@ def audit_architecture(
     in_range = (
         measured.items[0] <= items <= measured.items[1]
         and measured.d_model[0] <= architecture.d_model <= measured.d_model[1]
+        and 0.5 <= trained.edges / items <= 1.5  # softmax was measured on permutations
     )
     return Audit(
         architecture,
@@ -269,11 +270,16 @@ def _advice(architecture: Architecture, trained: Holding, in_range: bool) -> str
         f"{trained.items:,} items"
     )
     if trained.interval is not None:
-        text += f" ({trained.interval[0]:,} to {trained.interval[1]:,})"
+        low, high = trained.interval
+        half = " (half of all pairs, where the law ends)" if high == trained.items**2 // 2 else ""
+        text += f" ({low:,} to {high:,}{half})"
     low, high = BEST_WIDTHS
-    text += (
-        f". The best splits of our runs have heads {low} to {high} wide, at d_model up to "
-        f"{RANGES['max'].d_model[1]}; they say nothing for or against width "
-        f"{architecture.key_dim} at d_model {architecture.d_model:,}."
-    )
+    widest = RANGES["max"].d_model[1]
+    text += f". The best splits of our runs have heads {low} to {high} wide, at d_model to {widest}"
+    if architecture.d_model > widest:
+        text += (
+            f"; they say nothing for or against width {architecture.key_dim} at d_model "
+            f"{architecture.d_model:,}"
+        )
+    text += "."
     return text

@@ -109,7 +109,7 @@ def plan(
     >>> answer = plan(items=256, d_model=32)
     >>> split = answer.advised.split
     >>> split.heads, split.key_dim, split.steps
-    (4, 11, 50000)
+    (4, 12, 50000)
     """
     if variant not in get_args(PlannedAggregation):
         raise InputError(f"variant = {variant!r}: not known; choose max or softmax")
@@ -230,7 +230,8 @@ def _advised_rows(case: _Case, advised: Advice) -> Iterator[Row]:
                 "trained law",
                 f"{split.steps:,} steps",
                 split.budget,
-                "The law of steps, fitted to our runs (docs/law.md).",
+                "The law of steps, fitted to our runs. Followed at fresh points, its advice passed "
+                "on 28 of 28 regular and 25 of 28 random graphs (docs/law.md).",
                 sure=True,
                 split=(split.heads, split.key_dim),
             )

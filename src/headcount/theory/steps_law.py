@@ -74,7 +74,7 @@ class StepsLaw:
         sizes = (items, degree, d_model, heads, np.minimum(key_dim, d_model) / d_model)
         # A softened max(k − c, 0), at most d.
         left = _SOFTNESS * np.logaddexp(0, (key_dim - self.lost(*sizes)) / _SOFTNESS)
-        width = np.minimum(left, d_model)
+        width = np.clip(left, 1e-9, d_model)  # no column left: as good as never
         ratio = heads * width * (2 * d_model - width) / needed
         return np.log(self.base(*sizes)) + self.barrier(*sizes) / ratio
 
