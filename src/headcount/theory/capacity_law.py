@@ -4,6 +4,8 @@ A head of width k on a d-wide table is a d × d matrix of rank at most k, which 
 of freedom. Labelling m² ordered pairs, a share f of them edges, takes N = m²/α_c(f) of them, where
 α_c is the capacity of a perceptron with a free threshold on random inputs (Gardner 1988; Cover 1965
 for f = ½). The law says that training succeeds, given enough steps, where R = freedom/N exceeds 1.
+For one head of full width that is also where weights cease to exist; narrow heads reach lower
+(`refined_law`).
 docs/law.md derives it and lists what it assumes.
 """
 
@@ -94,7 +96,7 @@ def capacity_ratio(
     key_dim: int,
     kv_heads: int | None = None,
 ) -> float:
-    """R: the degrees of freedom there are over those needed; training needs R > 1.
+    """R: the degrees of freedom there are over those needed; one wide head needs R > 1.
 
     >>> round(capacity_ratio(256, 256, 32, heads=1, key_dim=32), 2)  # one head can never do it
     0.62
