@@ -96,6 +96,22 @@ def test_numbers_are_ids_unless_words_are_among_them(tmp_path):
     assert read_graph(path, names=years).pairs.tolist() == [[1, 2]]
 
 
+def test_numbers_that_could_be_ids_or_names_are_refused(tmp_path):
+    path, digits = tmp_path / "g.csv", ["2", "1", "0"]
+    path.write_text("source,target\n1,1\n0,1\n")
+    with pytest.raises(InputError, match=r"line 3: '0,1' could be ids or names; title the columns"):
+        read_graph(path, names=digits)
+    assert read_graph(path, names=["0", "1"]).pairs.tolist() == [[0, 1], [1, 1]]
+    path.write_text("source_name,target_name\n1,1\n0,1\n")
+    assert read_graph(path, names=digits).pairs.tolist() == [[1, 1], [2, 1]]
+    assert list(read_graph(path).names) == ["1", "0"]
+    with pytest.raises(InputError, match="the items have no names"):
+        read_graph(path, items=2)
+    path.write_text("source,target\n007,010\n")
+    with pytest.raises(InputError, match="could be ids or names"):
+        read_graph(path, names=["010", *map(str, range(9)), "007"])
+
+
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [
