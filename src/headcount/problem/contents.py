@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
@@ -22,6 +24,23 @@ from headcount.shapes import Float
 Content = Graph | Tensor
 
 _registered: dict[str, Content] = {}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """What was in a file: a digest of its bytes, and the hashes of what was read from it.
+
+    A file may hold several tables, and a file of names holds neither graph nor table.
+    """
+
+    digest: str
+    contents: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, path: Path) -> SourceFile:
+        """A file from which nothing has been read yet."""
+        with path.open("rb") as file:
+            return cls(hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def content_hash(content: Content) -> str:

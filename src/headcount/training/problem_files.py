@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
-from headcount.problem.contents import register
+from headcount.problem.contents import SourceFile, register
 from headcount.problem.edge_list import read_graph
 from headcount.problem.graph import Graph
 from headcount.problem.reading import read_problem
@@ -22,12 +23,12 @@ _Content = TypeVar("_Content", Graph, Tensor)
 class ProblemFiles:
     """Reads graph and table files by their names, relative to a folder; each content once.
 
-    `hashes` has the content hash of every file read so far.
+    `files` has every file read so far, those of names included.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path()
-        self.hashes: dict[Path, str] = {}
+        self.files: dict[Path, SourceFile] = {}
         self._read = lru_cache(maxsize=None)(self._from_files)
 
     def contents(
@@ -59,17 +60,28 @@ class ProblemFiles:
     ) -> tuple[Graph | str, Tensor | str]:
         if isinstance(graph, Path) and isinstance(table, Path):
             found = read_problem(graph, table, key, names)
+            if names is not None:
+                self._noted(names)
             return self._note(graph, found[0]), self._note(table, found[1])
         if isinstance(graph, Path):
-            words = None if names is None else read_names(names)
+            words = None
+            if names is not None:
+                words = read_names(names)
+                self._noted(names)
             return self._note(graph, read_graph(graph, items, words)), str(table)
         if isinstance(table, Path):
             return graph, self._note(table, load_embeddings(table, key))
         return graph, table
 
     def _note(self, path: Path, content: _Content) -> _Content:
-        self.hashes[path] = register(content)
+        before = self._noted(path)
+        self.files[path] = replace(before, contents=before.contents | {register(content)})
         return content
+
+    def _noted(self, path: Path) -> SourceFile:
+        if path not in self.files:
+            self.files[path] = SourceFile.of(path)
+        return self.files[path]
 
     def _file(self, name: str, families: tuple[str, ...]) -> Path | None:
         """The path, unless the name is a family's or, by its looks, meant to be one."""

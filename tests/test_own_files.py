@@ -1,0 +1,81 @@
+"""The record of the files that a store's runs were trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headcount import InputError, Store
+from headcount.sweeps.runner import run_sweep
+from tests.test_own_problems import FILE, folder, written_over  # noqa: F401  (a fixture)
+
+SHORT = FILE.replace("6000", "20").replace("seeds = 4", "seeds = 1")
+SHORT = SHORT.replace("native", "torch")
+
+
+@pytest.fixture
+def words(folder):  # noqa: F811
+    """A sweep whose items have names in a file of their own."""
+    (folder / "words.txt").write_text("".join(f"word{n}\n" for n in range(44)))
+    return written_over(folder, SHORT + 'names = "words.txt"\n')
+
+
+def test_each_table_of_a_file_is_watched(folder):  # noqa: F811
+    """Two grids on one .npz file: the record is of the file, whichever table was read last."""
+    one, other = np.random.default_rng(1).standard_normal((2, 44, 8))
+    np.savez(folder / "data" / "t.npz", one=one, other=other)
+    grid = SHORT.split("\n", 1)[1].replace("t.npy", "t.npz").replace("[grid]", "[[grid]]")
+    path = written_over(folder, f'engine = "torch"\n{grid}key = "one"\n{grid}key = "other"\n')
+    run_sweep(path)
+    assert run_sweep(path).trained == 0
+    np.savez(folder / "data" / "t.npz", one=one + 1, other=other)
+    with pytest.raises(InputError, match=r"data/t\.npz: has changed since runs in"):
+        run_sweep(path)
+
+
+def test_another_key_of_the_same_file_is_no_change(folder):  # noqa: F811
+    one, other = np.random.default_rng(1).standard_normal((2, 44, 8))
+    np.savez(folder / "data" / "t.npz", one=one, other=other)
+    text = SHORT.replace("t.npy", "t.npz")
+    run_sweep(written_over(folder, text + 'key = "one"\n'))
+    assert run_sweep(written_over(folder, text + 'key = "other"\n')).trained == 4
+    with Store(folder / "own.sqlite") as store:
+        paths = store.contents.paths()
+        assert {paths[row["table"]] for row in store.rows()} == {"data/t.npz"}
+        assert {paths[row["graph"]] for row in store.rows()} == {"data/g.csv"}
+
+
+def test_a_changed_file_of_names_is_refused(words, command_in):
+    run_sweep(words)
+    listed = words.parent / "words.txt"
+    listed.write_text("".join(f"word{n}\n" for n in reversed(range(44))))
+    with pytest.raises(InputError, match=r"words\.txt: has changed since runs in"):
+        run_sweep(words)
+    code, _, error = command_in(words.parent, "sweep", words, "--dry-run")
+    assert (code, "words.txt: has changed since runs in" in error) == (2, True)
+
+
+def test_a_file_that_nothing_was_trained_on_is_not_recorded(folder, monkeypatch):  # noqa: F811
+    path = written_over(folder, SHORT)
+    with monkeypatch.context() as patched:
+
+        def fail(*_, **__):
+            raise KeyboardInterrupt
+
+        patched.setattr("headcount.sweeps.runner.train", fail)
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(path)
+    np.save(folder / "data" / "t.npy", np.random.default_rng(2).standard_normal((44, 8)))
+    assert run_sweep(path).trained == 4
+
+
+def test_a_store_from_before_digests_is_checked_by_content(folder):  # noqa: F811
+    path = written_over(folder, SHORT)
+    run_sweep(path)
+    with Store(folder / "own.sqlite") as store, store._database.transaction() as connection:
+        for name, words in store.contents._recorded().items():
+            connection.execute("UPDATE files SET hash = ? WHERE path = ?", [words[1], name])
+    assert run_sweep(path).trained == 0
+    np.save(folder / "data" / "t.npy", np.random.default_rng(2).standard_normal((44, 8)))
+    with pytest.raises(InputError, match="has changed"):
+        run_sweep(path)
