@@ -110,11 +110,18 @@ def register_bytes(key: str, data: bytes) -> None:
 
 
 def _rows(table: Tensor) -> Float[Tensor, "items d_model"]:
-    if table.ndim != 2 or 0 in table.shape or not table.isfinite().all():
+    if table.ndim != 2 or 0 in table.shape:
         raise InputError(
             f"a table must be items × d_model finite numbers; this one is {tuple(table.shape)}"
         )
-    return table.detach().cpu().float()
+    rows = table.detach().cpu().float()
+    finite = rows.isfinite().all(dim=1)
+    if not finite.all():
+        raise InputError(
+            f"row {int((~finite).nonzero()[0])} of the table: holds an entry that is not a finite "
+            "number in float32, in which runs are trained; scale the table down or correct the row"
+        )
+    return rows
 
 
 def _unknown(kind: str, key: str) -> InputError:

@@ -152,7 +152,7 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
     if isinstance(value, torch.nn.Embedding):
         value = value.weight
     if isinstance(value, Tensor):
-        return value.detach().to_dense() if value.is_sparse else value.detach()
+        return value.detach() if value.layout == torch.strided else value.detach().to_dense()
     if isinstance(value, pd.DataFrame):
         value = frame_rows(value, source)
     if not isinstance(value, np.ndarray):
