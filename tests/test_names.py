@@ -246,3 +246,17 @@ def test_more_items_than_the_edges_have():
 def test_what_is_not_a_graph_is_refused(value, options, sentence):
     with pytest.raises(InputError, match=sentence):
         as_graph(value, **options)
+
+
+def test_a_column_of_names_needs_the_title_name(tmp_path):
+    (tmp_path / "names.csv").write_text("hot\ncold\n")
+    with pytest.raises(InputError, match="line 1: 'hot' could be a title or a name"):
+        read_names(tmp_path / "names.csv")
+    (tmp_path / "names.csv").write_text("name\nhot\ncold\n")
+    assert list(read_names(tmp_path / "names.csv")) == ["hot", "cold"]
+
+
+@pytest.mark.parametrize("edges", ["0,1\r1,2\r", "hot,cold\rcold,cool\r"])
+def test_lines_may_end_by_a_carriage_return_alone(tmp_path, edges):
+    (tmp_path / "g.csv").write_text("source,target\r" + edges, newline="")
+    assert read_graph(tmp_path / "g.csv").pairs.tolist() == [[0, 1], [1, 2]]

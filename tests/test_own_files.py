@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headcount import InputError, Store
+from headcount import Graph, InputError, Store
+from headcount.problem.contents import registered_graph
+from headcount.sweeps.file import read_sweep
 from headcount.sweeps.runner import run_sweep
 from tests.test_own_problems import FILE, folder, written_over  # noqa: F401  (a fixture)
 
@@ -79,3 +81,39 @@ def test_a_store_from_before_digests_is_checked_by_content(folder):  # noqa: F81
     np.save(folder / "data" / "t.npy", np.random.default_rng(2).standard_normal((44, 8)))
     with pytest.raises(InputError, match="has changed"):
         run_sweep(path)
+
+
+# --- options and sizes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--items", "20", "--names", "words.txt"], "names words.txt belong to the items of a gr"),
+        (["--items", "20", "--key", "x"], "key 'x' names a table inside a file, and the table gau"),
+        (["--items", "9"], "--context-length 16 does not fit; choose 1…9"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(words, says, command_in, tmp_path):
+    asked = ["train", *words, "--d-model", "4", "--heads", "1", "--key-dim", "2"]
+    code, _, error = command_in(tmp_path, *asked)
+    assert (code, says in error) == (2, True)
+
+
+@pytest.mark.parametrize("line", ['key = "x"', 'names = "words.txt"'])
+def test_a_sweep_refuses_them_too(folder, line):  # noqa: F811
+    drawn = "[grid]\nitems = 20\nd_model = 4\nheads = 1\nkey_dim = 2\nseeds = 1\n"
+    with pytest.raises(InputError, match=r"\[grid\]: (key|names) .* is drawn; give a"):
+        read_sweep(written_over(folder, drawn + line))
+
+
+@pytest.mark.parametrize("edges", ["0,1\n1,2\n", "hot,cold\ncold,cool\n"])
+def test_a_sweep_over_the_items_of_a_graph_file(folder, edges):  # noqa: F811
+    (folder / "g.csv").write_text("source,target\n" + edges)
+    text = '[grid]\ngraph = "g.csv"\nitems = [3, 20]\nd_model = 4\nheads = 1\nkey_dim = 2\n'
+    runs = read_sweep(written_over(folder, text + "seeds = 1\nlength = 2\n")).runs
+    assert [spec.items for spec in runs] == [3, 20]
+    for spec in runs:
+        assert registered_graph(spec.graph) == Graph.from_edges(spec.items, [(0, 1), (1, 2)])
+    with pytest.raises(InputError, match=r"items 2 is not that of the file, 3|outside 0…1"):
+        read_sweep(written_over(folder, text.replace("[3, 20]", "2") + "seeds = 1\nlength = 2\n"))

@@ -269,3 +269,11 @@ def test_a_table_beyond_float32_is_not_trained():
     rows[2, 1] = 1e39
     with pytest.raises(InputError, match=r"row 2 of the table: holds an entry .* in float32"):
         RunSpec.on("regular", rows, heads=1, key_dim=1, length=2)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_blank_lines_of_a_table_are_skipped(tmp_path, end):
+    lines = ["", "name,x,y", "  ", "hot,1,2", ",,", "", "cold,3,4", " , , "]
+    (tmp_path / "t.csv").write_text(end.join(lines), newline="")
+    rows, names = read_table(tmp_path / "t.csv")
+    assert (rows.tolist(), list(names)) == ([[1, 2], [3, 4]], ["hot", "cold"])

@@ -132,7 +132,8 @@ def _separator(path: str | os.PathLike[str]) -> str:
 def _columns(path: Path) -> _Columns:
     separator = _separator(path)
     with path.open("rb") as file:
-        first = file.readline(1 << 16).decode(errors="replace").strip().lstrip("\ufeff")
+        text = file.readline(1 << 16).decode(errors="replace").lstrip("\ufeff")
+    first = text.partition("\r")[0].strip()  # some programs end lines by \r alone
     titles = [title.strip() for title in next(csv.reader([first], delimiter=separator), [])]
     for header in (_HEADER, _NAMED):
         if all(titles.count(title) == 1 for title in header):
