@@ -117,3 +117,22 @@ def test_a_sweep_over_the_items_of_a_graph_file(folder, edges):  # noqa: F811
         assert registered_graph(spec.graph) == Graph.from_edges(spec.items, [(0, 1), (1, 2)])
     with pytest.raises(InputError, match=r"items 2 is not that of the file, 3|outside 0…1"):
         read_sweep(written_over(folder, text.replace("[3, 20]", "2") + "seeds = 1\nlength = 2\n"))
+
+
+def test_lists_call_own_problems_by_their_files(folder, command_in):  # noqa: F811
+    run_sweep(written_over(folder, SHORT))
+    code, out, _ = command_in(folder, "results", "list", "own.sqlite")
+    assert code == 0
+    title, *lines = out.splitlines()[1:]
+    assert title.split()[-2:] == ["graph", "table"]
+    assert {tuple(line.split()[-2:]) for line in lines} == {("data/g.csv", "data/t.npy")}
+    grouped = command_in(folder, "results", "list", "own.sqlite", "--by", "graph,heads")[1]
+    assert grouped.count("data/g.csv") == 2
+    with Store(folder / "own.sqlite") as store, store._database.transaction() as connection:
+        connection.execute("DELETE FROM files")
+        key = store.rows()[0]["graph"]
+    out = command_in(folder, "results", "list", "own.sqlite")[1]
+    assert (out.count(key[:8]), key in out) == (4, False)
+    chart = ["results", "chart", "own.sqlite", "--graph", key, "--out", "c.svg", "--json"]
+    assert '"runs": 4' in command_in(folder, *chart)[1]
+    assert command_in(folder, *chart[:4], "random", *chart[5:])[0] == 1
