@@ -96,6 +96,22 @@ def test_numbers_are_ids_unless_words_are_among_them(tmp_path):
     assert read_graph(path, names=years).pairs.tolist() == [[1, 2]]
 
 
+def test_numbers_that_could_be_ids_or_names_are_refused(tmp_path):
+    path, digits = tmp_path / "g.csv", ["2", "1", "0"]
+    path.write_text("source,target\n1,1\n0,1\n")
+    with pytest.raises(InputError, match=r"line 3: '0,1' could be ids or names; title the columns"):
+        read_graph(path, names=digits)
+    assert read_graph(path, names=["0", "1"]).pairs.tolist() == [[0, 1], [1, 1]]
+    path.write_text("source_name,target_name\n1,1\n0,1\n")
+    assert read_graph(path, names=digits).pairs.tolist() == [[1, 1], [2, 1]]
+    assert list(read_graph(path).names) == ["1", "0"]
+    with pytest.raises(InputError, match="the items have no names"):
+        read_graph(path, items=2)
+    path.write_text("source,target\n007,010\n")
+    with pytest.raises(InputError, match="could be ids or names"):
+        read_graph(path, names=["010", *map(str, range(9)), "007"])
+
+
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [
@@ -230,3 +246,17 @@ def test_more_items_than_the_edges_have():
 def test_what_is_not_a_graph_is_refused(value, options, sentence):
     with pytest.raises(InputError, match=sentence):
         as_graph(value, **options)
+
+
+def test_a_column_of_names_needs_the_title_name(tmp_path):
+    (tmp_path / "names.csv").write_text("hot\ncold\n")
+    with pytest.raises(InputError, match="line 1: 'hot' could be a title or a name"):
+        read_names(tmp_path / "names.csv")
+    (tmp_path / "names.csv").write_text("name\nhot\ncold\n")
+    assert list(read_names(tmp_path / "names.csv")) == ["hot", "cold"]
+
+
+@pytest.mark.parametrize("edges", ["0,1\r1,2\r", "hot,cold\rcold,cool\r"])
+def test_lines_may_end_by_a_carriage_return_alone(tmp_path, edges):
+    (tmp_path / "g.csv").write_text("source,target\r" + edges, newline="")
+    assert read_graph(tmp_path / "g.csv").pairs.tolist() == [[0, 1], [1, 2]]

@@ -129,7 +129,7 @@ def test_seeds_share_the_problem_and_nothing_else():
         assert not torch.equal(getattr(task_of(one), name), getattr(task_of(other), name))
 
 
-@pytest.mark.parametrize("variant", ["max", "softmax", "value", "sum"])
+@pytest.mark.parametrize("variant", ["max", "softmax", "value", "sum", "logsumexp"])
 def test_every_engine_trains_every_variant(engine, variant):  # noqa: F811
     spec = RunSpec.on(GRAPH, ROWS, heads=3, key_dim=4, variant=variant, **SMALL)
     follow_the_reference(engine, spec, 0, steps=3)
@@ -172,9 +172,9 @@ def test_a_sweep_file_names_files_relative_to_itself(folder):
     pairs = skewed_graph(40, 60, seed=5).pairs
     # One item per row of the table, four of which no edge names.
     assert contents.registered_graph(graph) == Graph.from_edges(44, pairs)
-    assert dict(sweep.files) == {
-        folder / "data" / "g.csv": graph,
-        folder / "data" / "t.npy": rows,
+    assert {path: file.contents for path, file in sweep.files.items()} == {
+        folder / "data" / "g.csv": {graph},
+        folder / "data" / "t.npy": {rows},
     }
     assert {(spec.items, spec.d_model, spec.degree) for spec in sweep.runs} == {(44, 8, 1)}
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from headcount import InputError
-from headcount.cli import results as results_cli
+from headcount.cli import run_lines
 from headcount.cli import watch as watch_cli
 from headcount.store.store import Store
 from headcount.store.sweeps import SweepRecord
@@ -30,7 +30,7 @@ def test_list(filled, command):
     )
     assert code == 0
     lines = text.splitlines()
-    assert lines[1].split() == list(results_cli.RUN_COLUMNS)
+    assert lines[1].split() == list(run_lines.RUN_COLUMNS)
     assert len(lines) == 6
     code, text, _ = command(
         "results", "list", filled, "--heads", "1,3", "--budget", "2:6", "--limit", "0", "--json"

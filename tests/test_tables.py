@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.torch import save_file
 
-from headcount import InputError, as_table, load_embeddings, read_names, save_embeddings
+from headcount import InputError, RunSpec, as_table, load_embeddings, read_names, save_embeddings
 from headcount.problem.tables import read_table
 
 ROWS = np.array([[1.5, -2.0, 0.25], [0.1, 3.0, -0.0]])
@@ -231,3 +233,47 @@ def test_other_bad_files_are_refused(tmp_path):
     assert load_embeddings(tmp_path / "two.pt", key="b").sum() == 4
     with pytest.raises(InputError, match=r"a \.npy file cannot hold names"):
         save_embeddings(ROWS, tmp_path / "t.npy", names=["a", "b"])
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from([".npy", ".npz", ".pt", ".parquet", ".safetensors"]), st.data())
+def test_a_damaged_file_gets_a_sentence(tmp_path_factory, suffix, data):
+    path = written(tmp_path_factory.mktemp("tables") / f"t{suffix}", ROWS)
+    found = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        found[data.draw(st.integers(0, len(found) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(found[: data.draw(st.sampled_from([len(found), len(found) // 2]))])
+    with suppress(InputError):  # and nothing else
+        assert load_embeddings(path).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["embeddings", "names.npy"])
+def test_a_member_that_is_no_array_is_refused(tmp_path, name):
+    np.savez(tmp_path / "t.npz", x=ROWS)
+    with zipfile.ZipFile(tmp_path / "t.npz", "a") as file:
+        file.writestr(name, b"just text")
+    key = "embeddings" if name == "embeddings" else "x"
+    with pytest.raises(InputError, match=r"t\.npz: (holds something else|the array 'names' is)"):
+        read_table(tmp_path / "t.npz", key)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS")
+def test_sparse_tables_of_every_layout():
+    rows = torch.tensor(ROWS)
+    for sparse in (rows.to_sparse(), rows.to_sparse_csr(), rows.to_sparse_csc()):
+        assert torch.equal(as_table(sparse), rows)
+
+
+def test_a_table_beyond_float32_is_not_trained():
+    rows = torch.ones(4, 2, dtype=torch.float64)
+    rows[2, 1] = 1e39
+    with pytest.raises(InputError, match=r"row 2 of the table: holds an entry .* in float32"):
+        RunSpec.on("regular", rows, heads=1, key_dim=1, length=2)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_blank_lines_of_a_table_are_skipped(tmp_path, end):
+    lines = ["", "name,x,y", "  ", "hot,1,2", ",,", "", "cold,3,4", " , , "]
+    (tmp_path / "t.csv").write_text(end.join(lines), newline="")
+    rows, names = read_table(tmp_path / "t.csv")
+    assert (rows.tolist(), list(names)) == ([[1, 2], [3, 4]], ["hot", "cold"])

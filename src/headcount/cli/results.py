@@ -12,6 +12,7 @@ import typer
 
 from headcount.cli.common import CHARTS, Json, Out, check_output, emit
 from headcount.cli.help import App
+from headcount.cli.run_lines import aligned, cell, run_lines, with_paths
 from headcount.errors import InputError, NoSolution
 from headcount.progress import notice
 
@@ -48,11 +49,6 @@ GraphName = Annotated[
 TableName = Annotated[
     str | None, typer.Option("--table", help="gaussian, binary, or several.", show_default=False)
 ]
-
-RUN_COLUMNS = (
-    *("variant", "r", "m", "d_model", "h", "d_k", "D_K", "seed"),
-    *("steps", "value", "seconds", "engine"),
-)
 
 
 class Format(StrEnum):
@@ -105,6 +101,7 @@ def list_runs(
         else:
             total, shown = opened.count(**filters), opened.rows(limit or None, **filters)
         nothing = "" if total else _nothing(opened)
+        shown = shown if json else with_paths(opened, shown)
     if json:
         emit({"file": str(store), "total": total, "rows": shown}, True)
     if nothing:
@@ -117,9 +114,10 @@ def list_runs(
         f"{total:,} {what}{'' if total == 1 else 's'}"
         + (f", the first {len(shown)}" * (len(shown) < total))
     )
-    names = RUN_COLUMNS if not by else tuple(shown[0])
-    cells = [[cell(value) for value in row.values()] if by else run_cells(row) for row in shown]
-    print(aligned([names, *cells]))
+    if by:
+        print(aligned([tuple(shown[0]), *([cell(value) for value in r.values()] for r in shown)]))
+    else:
+        print(run_lines(shown))
 
 
 @app.command("chart")
@@ -137,6 +135,8 @@ def chart_runs(
     key_dim: KeyDim = None,
     budget: Budget = None,
     seed: RunSeed = None,
+    graph: GraphName = None,
+    table: TableName = None,
     json: Json = False,
 ) -> None:
     """Draw the test metric against D_K: one panel per point, one line per head count.
@@ -153,7 +153,8 @@ def chart_runs(
     from headcount.store.store import Store
 
     check_output(out, *CHARTS)
-    filters = _filters(variant, degree, items, d_model, heads, key_dim, budget, seed)
+    numbers = (degree, items, d_model, heads, key_dim, budget, seed)
+    filters = _filters(variant, *numbers, graph=graph, table=table)
     with Store(store, read_only=True) as opened:
         runs = opened.count(**filters)
         if not runs:
@@ -216,36 +217,6 @@ def _nothing(opened: Store) -> str:
 def _few(values: Sequence[Any]) -> str:
     """Up to six values; of more, the ends."""
     return "/".join(map(str, values)) if len(values) <= 6 else f"{values[0]} … {values[-1]}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their names, numbers to the right; never cut, so that pipes get all of it.
-
-    >>> print(aligned([("name", "runs"), ("base", "7"), ("softmax", "12")]))
-    name     runs
-    base        7
-    softmax    12
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [text.rjust(width) for text, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(lines)
-
-
-def run_cells(row: dict[str, Any]) -> list[str]:
-    """A run in the columns RUN_COLUMNS."""
-    value = f"lost at {row['diverged']:,}" if row["diverged"] is not None else cell(row["value"])
-    names = ("variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed", "steps")
-    return [*(str(row[name]) for name in names), value, f"{row['seconds'] or 0:.3g}", row["engine"]]
-
-
-def cell(value: Any) -> str:
-    """A value in a table."""
-    if value is None:
-        return "–"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _filters(

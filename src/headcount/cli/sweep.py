@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
-from headcount.cli.results import aligned, cell
+from headcount.cli.run_lines import aligned, cell
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
 

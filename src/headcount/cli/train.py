@@ -121,11 +121,14 @@ def train(
     if steps is not None and steps < 1:
         raise InputError(f"--steps {steps} trains nothing; choose at least 1")
     words = None if names is None else str(names)
-    own = ProblemFiles().contents(graph, table, items, key, words)
+    files = ProblemFiles()
+    files.require_used([graph], [table], key, words)
+    own = files.contents(graph, table, items, key, words)
     given = {"items": items, "d_model": d_model, "degree": degree}
     sizes = {name: value for name, value in given.items() if value is not None}
+    known = {**sizes, **sizes_of(*own)}
     for name, option in (("items", "--items"), ("d_model", "--d-model")):
-        if name not in {**sizes, **sizes_of(*own)}:
+        if name not in known:
             raise InputError(f"{option} is missing; give it, or files as --graph and --table")
     common = {
         **sizes,
@@ -138,9 +141,14 @@ def train(
         "steps": steps or 0,
         "learning_rate": learning_rate,
     }
-    specs = [
-        RunSpec.on(*own, **common, seed=seed) for seed in range(first_seed, first_seed + seeds)
-    ]
+    try:
+        specs = [
+            RunSpec.on(*own, **common, seed=seed) for seed in range(first_seed, first_seed + seeds)
+        ]
+    except InputError as error:
+        if str(error).startswith("length "):  # here it is an option, and by default 16
+            raise InputError(f"--context-{error}") from None
+        raise
     _train(specs, engine.value, out, quiet, json)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import Json, emit
-from headcount.cli.results import RUN_COLUMNS, StorePath, aligned, run_cells
+from headcount.cli.results import StorePath
+from headcount.cli.run_lines import aligned, run_lines, with_paths
 from headcount.progress import duration
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def watch(
                 emit({"sweeps": [_plain(sweep, now) for sweep in known], "latest": latest}, True)
                 return
             shown = [sweep for sweep in known if sweep in open_sweeps or sweep in known[-_MOST:]]
-            show(shown, latest, now)
+            show(shown, with_paths(opened, latest), now)
             if once or not open_sweeps:
                 return
             time.sleep(interval)
@@ -85,7 +86,7 @@ def _text(sweeps: list[SweepRecord], runs: list[dict[str, Any]], now: float) -> 
     if sweeps:
         parts.append(aligned([_SWEEP_COLUMNS, *(_sweep_cells(sweep, now) for sweep in sweeps)]))
     if runs:
-        parts.append("latest runs\n" + aligned([RUN_COLUMNS, *map(run_cells, runs)]))
+        parts.append("latest runs\n" + run_lines(runs))
     return "\n\n".join(parts) or "nothing has been run yet"
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
@@ -22,6 +24,23 @@ from headcount.shapes import Float
 Content = Graph | Tensor
 
 _registered: dict[str, Content] = {}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """What was in a file: a digest of its bytes, and the hashes of what was read from it.
+
+    A file may hold several tables, and a file of names holds neither graph nor table.
+    """
+
+    digest: str
+    contents: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, path: Path) -> SourceFile:
+        """A file from which nothing has been read yet."""
+        with path.open("rb") as file:
+            return cls(hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def content_hash(content: Content) -> str:
@@ -91,11 +110,18 @@ def register_bytes(key: str, data: bytes) -> None:
 
 
 def _rows(table: Tensor) -> Float[Tensor, "items d_model"]:
-    if table.ndim != 2 or 0 in table.shape or not table.isfinite().all():
+    if table.ndim != 2 or 0 in table.shape:
         raise InputError(
             f"a table must be items × d_model finite numbers; this one is {tuple(table.shape)}"
         )
-    return table.detach().cpu().float()
+    rows = table.detach().cpu().float()
+    finite = rows.isfinite().all(dim=1)
+    if not finite.all():
+        raise InputError(
+            f"row {int((~finite).nonzero()[0])} of the table: holds an entry that is not a finite "
+            "number in float32, in which runs are trained; scale the table down or correct the row"
+        )
+    return rows
 
 
 def _unknown(kind: str, key: str) -> InputError:

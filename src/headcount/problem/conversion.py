@@ -33,19 +33,20 @@ def as_graph(value: Any, items: int | None = None, names: Names | None = None) -
         graph = _from_sparse(value)
     else:
         return _from_pairs(_columns(value), items, names)
+    if names is not None and graph.names is not None:
+        return _renamed(graph, as_vocabulary(names, items))
     if items is not None and items != graph.items:
-        if items < graph.items or (graph.names is not None and names is None):
+        if items < graph.items or graph.names is not None:
             raise InputError(
                 f"the graph has {graph.items} items, not {items}; leave the number out"
             )
         graph = Graph.from_arrays(items, graph.sources, graph.targets)
-    return graph if names is None else _renamed(graph, as_vocabulary(names))
+    return graph if names is None else graph.with_names(as_vocabulary(names))
 
 
 def _renamed(graph: Graph, names: Vocabulary) -> Graph:
-    """The graph on the items that `names` numbers: those of its own names, where it has them."""
-    if graph.names is None:
-        return graph.with_names(names)
+    """The graph on the items that `names` numbers, each found by its own name."""
+    assert graph.names is not None
     place = np.array([names.id(name) for name in graph.names])
     return Graph.from_arrays(len(names), place[graph.sources], place[graph.targets], names=names)
 

@@ -6,6 +6,7 @@ import csv
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,23 +19,32 @@ from headcount.shapes import Int
 
 _BLOCK = 1_000_000  # edges held as text at a time
 _HEADER = ["source", "target"]
+_NAMED = ["source_name", "target_name"]  # titles under which numbers are names too
 
 Record = tuple[int, str, str]  # line number, source, target
+
+
+class _Columns(NamedTuple):
+    """Where source and target are, how many columns the header has, and what it says of ends."""
+
+    source: int
+    target: int
+    width: int
+    by_name: bool
 
 
 def write_graph(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write the edge list, by name where the items have names.
 
-    A `.csv` file separates by commas, a `.tsv` file by tabs. Edges whose ends are all called by
-    numbers are written as ids, since numbers are read as ids.
+    A `.csv` file separates by commas, a `.tsv` file by tabs. The columns are `source` and `target`,
+    or `source_name` and `target_name` where all names are numbers, which would be read as ids.
     """
     separator = _separator(path)
     names = graph.names
-    if names is not None and all(_is_id(names[item]) for item in np.unique(graph.pairs)):
-        names = None
+    numbers = names is not None and all(_is_id(names[item]) for item in np.unique(graph.pairs))
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=separator, lineterminator="\n")
-        writer.writerow(_HEADER)
+        writer.writerow(_NAMED if numbers else _HEADER)
         if names is not None:
             writer.writerows((names[source], names[target]) for source, target in graph.pairs)
             return
@@ -50,23 +60,28 @@ def read_graph(
 
     The header has the columns `source` and `target`; further columns and blank lines are skipped.
     Edges are pairs of ids 0 … items−1. Where some are not numbers they are pairs of names out of
-    `names`, the names of the items. `items` is the number of rows of the table that the graph goes
-    with. Without both, the file decides: the items are the ids up to the largest, or the names in
-    the order in which they first occur. Every error names the file and the line.
+    `names`, the names of the items; under the titles `source_name` and `target_name` they always
+    are, and numbers that could be both are refused under other titles. `items` is the number of
+    rows of the table that the graph goes with. Without both, the file decides: the items are the
+    ids up to the largest, or the names in the order in which they first occur.
+    Every error names the file and the line.
     """
     path = existing_file(path)
     columns = _columns(path)
     vocabulary = None if names is None else as_vocabulary(names, items)
     if vocabulary is not None:
         items = len(vocabulary)
-    pairs = _plain_ids(path) if columns == [0, 1, 2] else None
+    plain = columns == (0, 1, 2, False) and not any(map(_is_id, vocabulary or ()))
+    pairs = _plain_ids(path) if plain else None
     if pairs is None:
         records = list(_records(path, columns))
-        odd = _first_name(records)
+        odd = next(iter(records), None) if columns.by_name else _first_name(records)
         if odd is None:
             pairs = _ids(path, records)
+            if vocabulary is not None:
+                _require_ids(path, records, vocabulary)
         else:
-            vocabulary = _vocabulary(path, records, odd, items, vocabulary)
+            vocabulary = vocabulary or _own_names(path, records, odd, items, columns.by_name)
             items = len(vocabulary)
             pairs = _named_ids(path, records, vocabulary)
     return _checked(path, columns, pairs, items, vocabulary)
@@ -74,7 +89,7 @@ def read_graph(
 
 def _checked(
     path: Path,
-    columns: list[int],
+    columns: _Columns,
     pairs: Int[np.ndarray, "edges 2"],
     items: int | None,
     names: Vocabulary | None,
@@ -114,18 +129,20 @@ def _separator(path: str | os.PathLike[str]) -> str:
     return separators[suffix]
 
 
-def _columns(path: Path) -> list[int]:
-    """Where source and target are, and how many columns the header has."""
+def _columns(path: Path) -> _Columns:
     separator = _separator(path)
     with path.open("rb") as file:
-        first = file.readline(1 << 16).decode(errors="replace").strip().lstrip("\ufeff")
+        text = file.readline(1 << 16).decode(errors="replace").lstrip("\ufeff")
+    first = text.partition("\r")[0].strip()  # some programs end lines by \r alone
     titles = [title.strip() for title in next(csv.reader([first], delimiter=separator), [])]
-    if any(titles.count(title) != 1 for title in _HEADER):
-        raise InputError(
-            f"{path}, line 1: the header is {first[:40]!r}; it must be "
-            f"{separator.join(_HEADER)!r}, or have these two among its columns"
-        )
-    return [titles.index("source"), titles.index("target"), len(titles)]
+    for header in (_HEADER, _NAMED):
+        if all(titles.count(title) == 1 for title in header):
+            source, target = map(titles.index, header)
+            return _Columns(source, target, len(titles), header is _NAMED)
+    raise InputError(
+        f"{path}, line 1: the header is {first[:40]!r}; it must be "
+        f"{separator.join(_HEADER)!r}, or have these two among its columns"
+    )
 
 
 def _plain_ids(path: Path) -> Int[np.ndarray, "edges 2"] | None:
@@ -155,9 +172,9 @@ def _plain_ids(path: Path) -> Int[np.ndarray, "edges 2"] | None:
     return np.concatenate(pairs) if all(part.shape[1] == 2 for part in pairs) else None
 
 
-def _records(path: Path, columns: list[int]) -> Iterator[Record]:
+def _records(path: Path, columns: _Columns) -> Iterator[Record]:
     """Line number, source and target of every edge, in the order of the file."""
-    source, target, width = columns
+    source, target, width, _ = columns
     for line, fields in read_records(path, _separator(path)):
         if line == 1:
             continue
@@ -170,7 +187,7 @@ def _records(path: Path, columns: list[int]) -> Iterator[Record]:
         yield line, ends[0], ends[1]
 
 
-def _line(path: Path, columns: list[int], row: int) -> int:
+def _line(path: Path, columns: _Columns, row: int) -> int:
     """The line of an edge: slow, and only for an error."""
     for place, (line, _, _) in enumerate(_records(path, columns)):
         if place == row:
@@ -183,12 +200,27 @@ def _first_name(records: list[Record]) -> Record | None:
     return next((one for one in records if not (_is_id(one[1]) and _is_id(one[2]))), None)
 
 
-def _vocabulary(
-    path: Path, records: list[Record], odd: Record, items: int | None, given: Vocabulary | None
+def _require_ids(path: Path, records: list[Record], names: Vocabulary) -> None:
+    """Refuse numbers that are all names as well, and other items as names than as ids."""
+    different = None
+    for record in records:
+        found = [(int(end), names.find(end)) for end in record[1:]]
+        if any(item is None for _, item in found):
+            return
+        if different is None and any(number != item for number, item in found):
+            different = record
+    if different is not None:
+        line, *ends = different
+        raise InputError(
+            f"{path}, line {line}: {_shown(ends)} could be ids or names; title the columns "
+            "source_name,target_name where they are names, or write ids beside rows without names"
+        )
+
+
+def _own_names(
+    path: Path, records: list[Record], odd: Record, items: int | None, by_name: bool
 ) -> Vocabulary:
-    """The names that a file of names goes with: those given, else its own."""
-    if given is not None:
-        return given
+    """The names in a file of names that goes with no others."""
     line, *ends = odd
     if items is not None:
         raise InputError(
@@ -196,7 +228,7 @@ def _vocabulary(
             "write ids, or name the rows of the table (--names FILE)"
         )
     numbers = [one for one in records if _is_id(one[1]) or _is_id(one[2])]
-    if numbers:  # a slip among ids, or a number among names
+    if numbers and not by_name:  # a slip among ids, or a number among names
         line, *ends = odd if records[0] in numbers else numbers[0]
         raise InputError(
             f"{path}, line {line}: {_shown(ends)} mixes names with ids; write one kind, or give "

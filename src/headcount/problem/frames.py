@@ -120,6 +120,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_text(path: Path) -> pd.DataFrame:
     """Columns whose first entry is not a number are texts, all others must be numbers."""
+    separator = _SEPARATORS[path.suffix.lower()]
     first, second = _first_records(path)
     header = _is_header(first, path)
     if header and not second:
@@ -140,16 +141,16 @@ def _read_text(path: Path) -> pd.DataFrame:
     words = _words(path, names, texts, header) if texts else {}
     try:
         # Not pandas: its numbers are exact in some releases only.
-        rows = np.loadtxt(
-            path,
-            delimiter=_SEPARATORS[path.suffix.lower()],
-            skiprows=int(header),
-            usecols=numbers if texts else None,
-            comments=None,
-            quotechar='"',
-            encoding="utf-8-sig",
-            ndmin=2,
-        )
+        with path.open(encoding="utf-8-sig") as file:
+            rows = np.loadtxt(
+                (line for line in file if line.strip(f"{separator} \t\n")),  # as in `read_records`
+                delimiter=separator,
+                skiprows=int(header),
+                usecols=numbers if texts else None,
+                comments=None,
+                quotechar='"',
+                ndmin=2,
+            )
     except ValueError:
         raise InputError(_bad_entry(path, names, texts, header)) from None
     return pd.DataFrame({**words, **{names[place]: rows[:, k] for k, place in enumerate(numbers)}})

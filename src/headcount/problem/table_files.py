@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from json import JSONDecodeError, loads
@@ -46,7 +45,9 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
     try:
         with path.open("rb") as file:
             array = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except Exception as error:  # numpy lets out whatever a damaged header runs into
+        if isinstance(error, MemoryError):
+            raise
         what = _objects(path) if "pickle" in str(error) else ""
         array = None
     else:
@@ -86,14 +87,18 @@ def _npz(path: Path, key: str | None) -> Read:
             arrays = [name for name in file.files if name != NAMES]
             array = file[_chosen(arrays, key, path, "array")]
             names = file[NAMES] if NAMES in file.files else None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
+    except Exception as error:
+        if isinstance(error, InputError | MemoryError):
             raise
         what = " of numbers" + _objects(path) if "pickle" in str(error) else ""
         raise InputError(
             f"{path}: not a whole .npz file{what}; write it again with numpy.savez"
         ) from None
-    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
+    if not isinstance(array, np.ndarray):  # a member that is no .npy file comes as bytes
+        raise InputError(f"{path}: holds something else than arrays; write it again")
+    if names is not None and (
+        not isinstance(names, np.ndarray) or names.dtype.kind != "U" or names.ndim != 1
+    ):
         raise InputError(f"{path}: the array 'names' is not a list of texts; leave it out")
     vocabulary = None if names is None else Vocabulary.of(names.tolist(), path, "row")
     return real_numbers(array, path), vocabulary
@@ -144,7 +149,9 @@ def _pt(path: Path, key: str | None) -> Read:
             f"{path}: holds more than tensors, and loading it could run code; nothing was run, "
             "save the tensor alone with torch.save"
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
         reason = str(error).split("\n")[0][:100]
         raise InputError(
             f"{path}: not a whole file of torch.save ({reason}); write it again"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headcount.errors import InputError
 from headcount.files import replacing, save_tensors
-from headcount.problem.frames import frame_rows
+from headcount.problem.frames import frame_names, frame_rows
 from headcount.problem.graph import Graph
 from headcount.problem.table_files import DEFAULT_KEY, NAMES, read_table_file, real_numbers
 from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary, names_of_rows
@@ -61,7 +61,10 @@ def as_table(
 
 
 def table_for(graph: Graph, table: object) -> Float[Tensor, "items d_model"]:
-    """`as_table`, refused unless it has one row for each item of the graph."""
+    """`as_table`, refused unless it has one row for each item of the graph.
+
+    Where both have names, the rows must be in the order of the items.
+    """
     if not isinstance(graph, Graph):
         raise InputError(
             f"a graph must be a headcount.Graph, not {type(graph).__name__}; make one with as_graph"
@@ -72,7 +75,24 @@ def table_for(graph: Graph, table: object) -> Float[Tensor, "items d_model"]:
             f"the graph has {graph.items} items, the table {len(rows)} rows; "
             "give a table with one row per item"
         )
+    require_same_names(graph, names_of_table(table))
     return rows
+
+
+def names_of_table(table: object) -> Vocabulary | None:
+    """The names of a table's rows, which of all that `as_table` takes a pandas frame alone has."""
+    return frame_names(table, "the table") if isinstance(table, pd.DataFrame) else None
+
+
+def require_same_names(graph: Graph, names: Vocabulary | None) -> None:
+    """Refuse a graph whose items are called otherwise than the rows beside it."""
+    if graph.names is None or names is None or graph.names == names:
+        return
+    item = next(k for k, name in enumerate(names) if graph.names[k] != name)
+    raise InputError(
+        f"item {item} of the graph is {graph.names[item]!r}, row {item} of the table "
+        f"{names[item]!r}; number the graph by the table: as_graph(graph, names=list of its names)"
+    )
 
 
 def load_embeddings(
@@ -132,7 +152,7 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
     if isinstance(value, torch.nn.Embedding):
         value = value.weight
     if isinstance(value, Tensor):
-        return value.detach().to_dense() if value.is_sparse else value.detach()
+        return value.detach() if value.layout == torch.strided else value.detach().to_dense()
     if isinstance(value, pd.DataFrame):
         value = frame_rows(value, source)
     if not isinstance(value, np.ndarray):

@@ -122,7 +122,15 @@ def read_names(path: str | os.PathLike[str]) -> Vocabulary:
     if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
         from headcount.problem.frames import frame_names, read_frame
 
-        names = frame_names(read_frame(path), path)
+        frame = read_frame(path)
+        if path.suffix.lower() != ".parquet" and len(frame.columns) == 1:
+            (title,) = frame.columns
+            if title != "name":
+                raise InputError(
+                    f"{path}, line 1: {title!r} could be a title or a name; title the column "
+                    "'name', or save the names as a .txt file without a title"
+                )
+        names = frame_names(frame, path)
         if names is None:
             raise InputError(f"{path}: no column holds names; add a column 'name' of texts")
         return names

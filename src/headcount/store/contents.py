@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from headcount.errors import InputError
-from headcount.problem.contents import register_bytes, to_bytes, unregistered
+from headcount.problem.contents import SourceFile, register_bytes, to_bytes, unregistered
 from headcount.store.database import Database
 
 _PART = 2**26  # bytes of a content in one row
@@ -40,20 +40,40 @@ class Contents:
         except InputError as error:
             raise self._database.damaged(error) from None
 
-    def require_unchanged(self, files: Mapping[Path, str]) -> None:
+    def require_unchanged(self, files: Mapping[Path, SourceFile]) -> None:
         """Refuse a file that held something else when runs of this store were trained on it.
 
         Runs on the old and the new content have different specs and are never mixed. But a sweep
         that says the same and means another problem is most likely a mistake.
         """
-        folder = self._database.path.resolve().parent
-        now = {os.path.relpath(path.resolve(), folder): key for path, key in files.items()}
+        before = self._recorded()
+        for path, file in self._by_path(files).items():
+            # Stores written before there were digests have the hash of the content in their place.
+            if path in before and before[path][0] not in {file.digest, *file.contents}:
+                raise InputError(
+                    f"{path}: has changed since runs in {self._database.path} were trained on "
+                    "it; restore the file, or name another store"
+                )
+
+    def record(self, files: Mapping[Path, SourceFile]) -> None:
+        """Note what files held, beside the first run that is stored of those trained on them."""
+        before = self._recorded()
+        rows = []
+        for path, file in self._by_path(files).items():
+            digest, *contents = before.get(path, [file.digest])
+            if digest in {file.digest, *file.contents}:
+                rows.append((path, " ".join([file.digest, *sorted({*contents, *file.contents})])))
         with self._database.transaction() as connection:
-            before = dict(connection.execute("SELECT path, hash FROM files"))
-            for path, key in now.items():
-                if before.get(path, key) != key:
-                    raise InputError(
-                        f"{path}: has changed since runs in {self._database.path} were trained on "
-                        "it; restore the file, or name another store"
-                    )
-            connection.executemany("INSERT OR IGNORE INTO files VALUES (?, ?)", now.items())
+            connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", rows)
+
+    def paths(self) -> dict[str, str]:
+        """The file, by its path from the store, that each graph or table was read from."""
+        return {key: path for path, words in self._recorded().items() for key in words}
+
+    def _recorded(self) -> dict[str, list[str]]:
+        found = self._database.read("SELECT path, hash FROM files ORDER BY path DESC")
+        return {path: words.split() for path, words in found}
+
+    def _by_path(self, files: Mapping[Path, SourceFile]) -> dict[str, SourceFile]:
+        folder = self._database.path.resolve().parent
+        return {os.path.relpath(path.resolve(), folder): file for path, file in files.items()}

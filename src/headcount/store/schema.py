@@ -45,7 +45,8 @@ _CHECKPOINTS = """CREATE TABLE checkpoints (
 # Graphs and tables of one's own, in parts: SQLite's blobs hold up to a gigabyte.
 _CONTENTS = """CREATE TABLE contents (
     hash TEXT NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (hash, part))"""
-# What a file, by its path from the store, held when runs were first trained on it.
+# What a file, by its path from the store, held when runs were first trained on it: the digest of
+# its bytes, then the hashes of the graphs and tables that were read from it, with blanks between.
 _FILES = "CREATE TABLE files (path TEXT PRIMARY KEY, hash TEXT NOT NULL)"
 _INDEX = f"CREATE INDEX runs_sorted ON runs ({SORTED})"
 _SWEEPS = """CREATE TABLE sweeps (

@@ -45,13 +45,18 @@ def estimate_sweep(
     store: str | os.PathLike[str] | None = None,
     engine: Engine | EngineName | None = None,
 ) -> SweepEstimate:
-    """Estimate what is left of a sweep from its store and a short measurement of the engine."""
+    """Estimate what is left of a sweep from its store and a short measurement of the engine.
+
+    Files that have changed since the store's runs were trained on them are refused.
+    """
     path = Path(store or sweep.store)
     if not path.parent.is_dir():
         raise InputError(f"{path}: its folder does not exist; make it, or name another store")
     known: set[str] = set()
     if path.exists():
         with Store(path, read_only=True) as opened:
+            if sweep.files:
+                opened.contents.require_unchanged(sweep.files)
             sweep = sweep.as_begun(opened)
             known = opened.known(sweep.all_runs)
     chosen = choose_engine(engine or sweep.engine)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 
 from headcount.analysis.thresholds import LEVEL
 from headcount.files import existing_file
+from headcount.problem.contents import SourceFile
 from headcount.store.store import Store
 from headcount.sweeps.grid import MOST_RUNS, grid_runs, grid_table
 from headcount.sweeps.plans import CombinedPlan, GridPlan
@@ -56,7 +57,7 @@ class SweepFile:
     store: Path
     grids: tuple[GridPart, ...]
     searches: tuple[SearchPart, ...] = ()
-    files: Mapping[Path, str] = field(default_factory=dict)  # of graphs and tables: content hashes
+    files: Mapping[Path, SourceFile] = field(default_factory=dict)  # graphs, tables, names
 
     @cached_property
     def runs(self) -> tuple[RunSpec, ...]:
@@ -118,7 +119,7 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     searches = tuple(_search(*found, files) for found in tables(top, "search"))
     if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
         raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
-    return SweepFile(path, name, engine, store, grids, searches, files.hashes)
+    return SweepFile(path, name, engine, store, grids, searches, files.files)
 
 
 def _drawn_before(part: _Part) -> _Part:

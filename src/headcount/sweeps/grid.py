@@ -84,11 +84,17 @@ def _problems(table: TomlTable, files: ProblemFiles) -> Iterator[dict[str, Any]]
     """
     graphs, tables = table.several("graph", str, ["regular"]), table.several("table", str, _USUAL)
     asked = table.several("items", int)
-    # A graph beside a table that is drawn may have more items than its edges name.
-    items = asked[0] if len(asked) == 1 else None
     key, names = table.one("key", str), table.one("names", str)
+    table.located(partial(files.require_used, graphs, tables, key, names))
     for graph, rows in product(graphs, tables):
-        contents = table.located(partial(files.contents, graph, rows, items, key, names))
+        # A graph beside a table that is drawn may have more items than its edges name.
+        if asked and files.is_graph(graph) and not files.is_table(rows):
+            for items in asked:
+                contents = table.located(partial(files.contents, graph, rows, items, key, names))
+                known = table.located(partial(sizes_of, *contents))
+                yield from _own_problems(table, known, items)
+            continue
+        contents = table.located(partial(files.contents, graph, rows, None, key, names))
         known = table.located(partial(sizes_of, *contents))
         if "items" in known:
             yield from _own_problems(table, known)
@@ -97,13 +103,17 @@ def _problems(table: TomlTable, files: ProblemFiles) -> Iterator[dict[str, Any]]
             yield known | {"items": m, "d_model": d_model, "degree": degree}
 
 
-def _own_problems(table: TomlTable, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _own_problems(
+    table: TomlTable, known: dict[str, Any], items: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The problems on a file's content; `items` is one of several that the table asks for."""
     if "points" in table:
         raise table.wrong("points do not go with a graph or table file; give d_model or nothing")
     for name in ("items", "d_model", "degree"):
-        if name in known and table.several(name, int, [known[name]]) != [known[name]]:
+        given = table.get(name) if name != "items" or items is None else items
+        if name in known and given not in (None, known[name], [known[name]]):
             raise table.wrong(
-                f"{name} {table.get(name)} is not that of the file, {known[name]}; leave it out"
+                f"{name} {given} is not that of the file, {known[name]}; leave it out"
             )
     widths = [known["d_model"]] if "d_model" in known else table.required("d_model", int)
     degrees = [known["degree"]] if "degree" in known else table.several("degree", int, [1])

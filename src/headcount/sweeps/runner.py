@@ -68,9 +68,13 @@ def run_sweep(
     chosen = executor or engine
     if not isinstance(chosen, Executor):
         chosen = LocalExecutor(choose_engine(chosen))
-    with _opened(store) as opened, SweepWriter(opened, name or "sweep", on_beat, stop) as writer:
-        if isinstance(sweep, SweepFile) and sweep.files:
-            opened.contents.require_unchanged(sweep.files)
+    files = sweep.files if isinstance(sweep, SweepFile) else {}
+    with (
+        _opened(store) as opened,
+        SweepWriter(opened, name or "sweep", on_beat, stop, files) as writer,
+    ):
+        if files:
+            opened.contents.require_unchanged(files)
         plan = sweep.as_begun(opened).plan() if isinstance(sweep, SweepFile) else sweep
         while batch := plan.next_batch():
             if todo := writer.begin_batch(batch):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from headcount.block.spec import BlockResult, BlockSpec
 from headcount.errors import InputError
 from headcount.interrupts import Stop
+from headcount.problem.contents import SourceFile
 from headcount.store.checkpoints import Checkpoint
 from headcount.store.store import Store
 from headcount.training.result import RunResult
@@ -63,9 +65,11 @@ class SweepWriter:
         name: str,
         on_beat: OnBeat | None = None,
         stop: Stop | None = None,
+        files: Mapping[Path, SourceFile] | None = None,
     ) -> None:
         self.store, self.progress, self.stop = store, SweepProgress(name), stop or Stop()
         self._on_beat = on_beat
+        self._files = files  # still to be recorded
         self._sweep: int | None = None
         self._offset = 0.0
         self._waiting: list[RunResult | BlockResult] = []
@@ -135,6 +139,7 @@ class SweepWriter:
 
     def save_checkpoints(self, runs: Iterable[UnderWay], engine: str, device: str) -> None:
         """Store the states of runs that are not finished."""
+        self._record_files()
         self.store.checkpoints.save(
             Checkpoint(run.spec, run.state, run.history, engine, device, run.seconds)
             for run in runs
@@ -156,6 +161,7 @@ class SweepWriter:
         """Commit what has been finished, and record how far the sweep is."""
         with self._writing:
             if self._waiting:
+                self._record_files()
                 self.store.add(self._waiting)
                 self._waiting = []
             if self._sweep is not None:
@@ -170,6 +176,13 @@ class SweepWriter:
                 )
         if self._on_beat:
             self._on_beat(self.progress)
+
+    def _record_files(self) -> None:
+        """Note what the sweep's files held, before the first run on them is stored."""
+        with self._writing:
+            if self._files:
+                self.store.contents.record(self._files)
+                self._files = None
 
     def check(self) -> None:
         """Raise what went wrong in the background, or KeyboardInterrupt on a request to stop."""

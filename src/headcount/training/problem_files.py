@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
-from headcount.problem.contents import register
+from headcount.errors import InputError
+from headcount.problem.contents import SourceFile, register
 from headcount.problem.edge_list import read_graph
 from headcount.problem.graph import Graph
 from headcount.problem.reading import read_problem
@@ -22,12 +25,12 @@ _Content = TypeVar("_Content", Graph, Tensor)
 class ProblemFiles:
     """Reads graph and table files by their names, relative to a folder; each content once.
 
-    `hashes` has the content hash of every file read so far.
+    `files` has every file read so far, those of names included.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path()
-        self.hashes: dict[Path, str] = {}
+        self.files: dict[Path, SourceFile] = {}
         self._read = lru_cache(maxsize=None)(self._from_files)
 
     def contents(
@@ -49,6 +52,29 @@ class ProblemFiles:
         words = None if names is None else self._folder / names
         return self._read(graph_file or graph, table_file or table, items, key, words)
 
+    def is_graph(self, name: str) -> bool:
+        """Whether a name stands for a graph file."""
+        return self._file(name, GRAPHS) is not None
+
+    def is_table(self, name: str) -> bool:
+        """Whether a name stands for a table file."""
+        return self._file(name, TABLES) is not None
+
+    def require_used(
+        self, graphs: Sequence[str], tables: Sequence[str], key: str | None, names: str | None
+    ) -> None:
+        """Refuse a key without a table file, and a file of names without a graph file."""
+        if key is not None and not any(map(self.is_table, tables)):
+            raise InputError(
+                f"key {key!r} names a table inside a file, and the table {', '.join(tables)} is "
+                "drawn; give a table file, or leave the key out"
+            )
+        if names is not None and not any(map(self.is_graph, graphs)):
+            raise InputError(
+                f"names {names} belong to the items of a graph file, and the graph "
+                f"{', '.join(graphs)} is drawn; give a graph file, or leave the names out"
+            )
+
     def _from_files(
         self,
         graph: Path | str,
@@ -59,17 +85,29 @@ class ProblemFiles:
     ) -> tuple[Graph | str, Tensor | str]:
         if isinstance(graph, Path) and isinstance(table, Path):
             found = read_problem(graph, table, key, names)
+            if names is not None:
+                self._noted(names)
             return self._note(graph, found[0]), self._note(table, found[1])
         if isinstance(graph, Path):
-            words = None if names is None else read_names(names)
-            return self._note(graph, read_graph(graph, items, words)), str(table)
+            if names is not None:
+                found = read_graph(graph, items, read_names(names))
+                self._noted(names)
+            else:
+                found = _with_items(graph, items)
+            return self._note(graph, found), str(table)
         if isinstance(table, Path):
             return graph, self._note(table, load_embeddings(table, key))
         return graph, table
 
     def _note(self, path: Path, content: _Content) -> _Content:
-        self.hashes[path] = register(content)
+        before = self._noted(path)
+        self.files[path] = replace(before, contents=before.contents | {register(content)})
         return content
+
+    def _noted(self, path: Path) -> SourceFile:
+        if path not in self.files:
+            self.files[path] = SourceFile.of(path)
+        return self.files[path]
 
     def _file(self, name: str, families: tuple[str, ...]) -> Path | None:
         """The path, unless the name is a family's or, by its looks, meant to be one."""
@@ -77,3 +115,13 @@ class ProblemFiles:
         if name in families or is_content_hash(name):
             return None
         return path if path.suffix or path.exists() else None
+
+
+def _with_items(path: Path, items: int | None) -> Graph:
+    """A graph of at least as many items as its edges name; further ones leave it without names."""
+    found = read_graph(path)
+    if items is None or items == found.items or (found.names is not None and items < found.items):
+        return found  # that a number does not fit names, the spec says
+    if found.names is None:
+        return read_graph(path, items)
+    return Graph.from_arrays(items, found.sources, found.targets)

@@ -218,20 +218,29 @@ def sizes_of(graph: Any, table: Any) -> dict[str, Any]:
     """What a graph and a table, of one's own or families, settle of a spec; they are registered."""
     from headcount.problem.contents import register
     from headcount.problem.conversion import as_graph
-    from headcount.problem.tables import as_table
+    from headcount.problem.tables import as_table, names_of_table, require_same_names
 
     known: dict[str, Any] = {"graph": graph, "table": table}
     if not isinstance(table, str):
         rows = as_table(table)
         known |= {"table": register(rows), "items": rows.shape[0], "d_model": rows.shape[1]}
     if not isinstance(graph, str):
+        names = names_of_table(table)
         if not isinstance(graph, Graph):
-            graph = as_graph(graph, items=known.get("items"))
+            graph = as_graph(graph, known.get("items"), names)
+            if graph.names is not None and names is None and not isinstance(table, str):
+                raise InputError(
+                    "the edges are pairs of names, and the rows of the table have none; give a "
+                    "pandas frame with a column 'name', or as_graph(edges, names=names of the rows)"
+                )
         if known.get("items", graph.items) != graph.items:
             raise InputError(
                 f"the graph has {graph.items} items, the table {known['items']} rows; "
                 "give a table with one row per item"
             )
+        require_same_names(graph, names)
+        if not graph.edges:
+            raise InputError("the graph has no edges; there is nothing to learn, add some")
         known |= {"graph": register(graph), "items": graph.items, "degree": _degree_of(graph)}
     return known
 
