@@ -281,3 +281,12 @@ def test_bad_names_get_one_sentence(folder, command, graph, table, names, senten
     code, out, err = command("compile", "words/g.csv", table, *more)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert sentence in err
+
+
+def test_the_notice_names_the_licence_of_the_rows(command, tmp_path):
+    code, _, err = command("make", "relations", "antonyms", "--table", "minilm", "--out", "found")
+    assert code == 0, err
+    notice = (tmp_path / "found" / "NOTICE.txt").read_text(encoding="utf-8")
+    assert "WordNet" in notice
+    assert "sentence-transformers/all-MiniLM-L6-v2" in notice
+    assert "Apache License" in notice

@@ -150,7 +150,7 @@ def relations(
     from headcount.problem.relations import write_relations
 
     graph, rows = (find(kind.value), None) if table is None else find(kind.value, table)
-    write_relations(graph, out, rows)
+    write_relations(graph, out, rows, table)
     result = {
         "folder": str(out),
         "items": graph.items,

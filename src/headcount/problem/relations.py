@@ -26,6 +26,11 @@ from headcount.shapes import Float
 
 RELATIONS = ("antonyms", "hypernyms", "meronyms", "synonyms")
 _LICENCE = DATA / "WORDNET-LICENSE.txt"
+_APACHE = DATA / "APACHE-LICENSE-2.0.txt"
+_MODELS = {
+    "minilm": "sentence-transformers/all-MiniLM-L6-v2",
+    "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct",
+}  # both under the Apache License 2.0
 _MINILM_KEY = "embeddings.word_embeddings.weight"
 
 NamedRows = tuple[Float[Tensor, "items d_model"], Vocabulary]
@@ -74,11 +79,15 @@ def relations(
 
 
 def write_relations(
-    graph: Graph, folder: str | os.PathLike[str], table: Tensor | None = None
+    graph: Graph,
+    folder: str | os.PathLike[str],
+    table: Tensor | None = None,
+    model: str | None = None,
 ) -> None:
     """Write a graph of `relations` into a folder, with its words, its licence and their rows.
 
-    The files are graph.csv, names.txt, NOTICE.txt and table.safetensors.
+    The files are graph.csv, names.txt, NOTICE.txt and table.safetensors. `model` is where the rows
+    are from, minilm or smollm2: the notice then has its licence too.
     """
     if graph.names is None:
         raise InputError("the graph has no names; take one from headcount.relations")
@@ -92,7 +101,11 @@ def write_relations(
     write_graph(graph, folder / "graph.csv")
     write_names(graph.names, folder / "names.txt")
     with replacing(folder / "NOTICE.txt") as temporary:
-        temporary.write_bytes(_LICENCE.read_bytes())
+        notice = _LICENCE.read_text(encoding="utf-8")
+        if table is not None and model in _MODELS:
+            apache = _APACHE.read_text(encoding="utf-8")
+            notice += f"\n\nThe rows of the table are those of {_MODELS[model]}.\n\n{apache}"
+        temporary.write_text(notice, encoding="utf-8")
     if table is not None:
         save_embeddings(table, folder / "table.safetensors", graph.names)
 
