@@ -92,6 +92,14 @@ def test_a_statement_that_does_not_hold_names_its_deviation():
         assert found.deviations or found.verdict == "holds", found.id
 
 
+def test_what_rests_on_the_background_under_softmax_is_open():
+    found = {one.id: one for one in statements()}
+    assert found["Lemma 8.3"].verdict == "holds"
+    for name in ("Theorem 8.1", "Proposition 8.4"):
+        assert 18 in found[name].deviations
+        assert found[name].verdict == "open"
+
+
 def test_the_documents_are_those_that_make_docs_writes():
     page = (ROOT / claims_docs.PAGE).read_text()
     assert page == claims_docs.reproduction_page(), "run: make docs"
