@@ -362,7 +362,7 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert told["claims"]["C4"]["verdict"] != "not measured"  # at the scale of the paper
     value = told["claims"]["C7"]["here"]
     assert (value["verdict"], value["agreement"]) == ("partly", "agrees")
-    assert value["thin"] == "1 panel (the rule asks for 2)"
+    assert value["thin"] == "1 panel where the rule asks for 2"
     assert "At paper scale" in page
     assert "This machine" in page
     assert "agrees: the shipped runs of this part give the same verdict" in page
