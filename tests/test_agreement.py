@@ -54,7 +54,7 @@ def test_the_same_runs_agree_and_thin_ones_confirm_nothing(folder):
     assert {found[name] for name in measured} == {"agrees", "counted"}
     assert found["C3"] == "not measured here"
     # h* follows m'/d_model at the three degrees of quick, and does not at all six.
-    assert local["C11"].claim.thin == "3 degrees (the rule asks for 5)"
+    assert local["C11"].claim.thin == "3 degrees where the rule asks for 5"
     assert local["C11"].claim.verdict == "partly"
     assert not [name for name, one in local.items() if one.claim.verdict == "confirmed"]
     # The block's shipped runs are drawn, but they are not this machine's.
@@ -86,7 +86,7 @@ def test_the_page_shows_both(folder, tmp_path):
     [page, *_] = write_report(tmp_path, folder.evidence(), figures, claims, local=local)
     text = page.read_text(encoding="utf-8")
     assert "At paper scale" in text
-    assert "Thin evidence: 3 degrees (the rule asks for 5)" in text
+    assert "Thin evidence: 3 degrees where the rule asks for 5" in text
     assert tally_text(local) in text.replace("\n", " ")
     [page, *_] = write_report(tmp_path / "one", folder.evidence(), figures, claims)
     text = page.read_text(encoding="utf-8")

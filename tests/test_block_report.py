@@ -285,7 +285,7 @@ def test_claims_say_their_numbers():
     )
     assert "but on smollm2 (m = 512, d_model = 576)" in block_advantage(evidence(SMALL)).number
     assert block_advantage(NOTHING).number == "no runs for it"
-    assert block_advantage(evidence(MPNET)).thin == "1 table (the rule asks for 2)"
+    assert block_advantage(evidence(MPNET)).thin == "1 table where the rule asks for 2"
 
 
 def test_the_advantage_is_judged_by_the_controls():

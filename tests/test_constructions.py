@@ -421,3 +421,12 @@ def test_a_graph_without_edges_is_recognised(items):
 def test_calibration_sees_where_no_width_is_enough():
     assert calibrate("compressive", 64, 16, trials=5).limit == 0.0
     assert calibrate("compressive", 64, 1024, heads=4, trials=5).limit == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::headcount.errors.PreconditionWarning")
+def test_softmax_weights_of_a_given_width_say_their_context_length():
+    graph, table = permutation_graph(64), torch.eye(64)
+    found = construct(graph, table, method="softmax", key_dim=8, heads=1)
+    assert found.context_length == default_context_length(64, 1)
+    given = construct(graph, table, method="softmax", key_dim=8, heads=1, context_length=20)
+    assert given.context_length == 20

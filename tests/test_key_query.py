@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import jaxtyping
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 
-from headcount import InputError, KeyQuery, load_weights
+from headcount import InputError, KeyQuery, load_weights, permutation_graph, verify
 from tests.strategies import problems
 
 
@@ -106,3 +108,29 @@ def test_softmax_has_no_table_of_all_pairs():
     weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.0, "softmax")
     with pytest.raises(InputError, match="depends on the context"):
         next(weights.all_pairs(torch.ones(3, 2)))
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Without the tests' check of types, as users call it."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+def test_arrays_become_tensors_and_other_weights_are_refused(unchecked):
+    part = np.random.default_rng(0).standard_normal((2, 4, 3))
+    weights = KeyQuery(part, part, 0.5)  # pyright: ignore[reportArgumentType]
+    assert torch.equal(weights.queries, torch.from_numpy(part))
+    assert weights.queries.dtype == torch.float64
+    with pytest.raises(InputError, match="queries is a list; give a tensor or an array"):
+        KeyQuery(part.tolist(), part, 0.5)  # pyright: ignore[reportArgumentType]
+    pair = (torch.ones(1, 4, 3), torch.ones(1, 4, 3))
+    with pytest.raises(InputError, match="the weights are a tuple; give a KeyQuery"):
+        verify(pair, permutation_graph(4), torch.eye(4))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("aggregation", ["max", "sum", "softmax"])
+def test_a_temperature_belongs_to_logsumexp(aggregation):
+    part = torch.ones(1, 4, 3)
+    with pytest.raises(InputError, match=f"temperature 2 belongs to logsumexp.*{aggregation}"):
+        KeyQuery(part, part, 0.5, aggregation, temperature=2.0)
+    assert KeyQuery(part, part, 0.5, "logsumexp", temperature=2.0).temperature == 2

@@ -134,7 +134,7 @@ def test_files_keep_the_temperature_and_old_ones_stay(tmp_path):
     again = load_weights(tmp_path / "w.safetensors")
     assert (again.aggregation, again.temperature) == ("logsumexp", 0.7)
     assert "temperature=0.7" in repr(again)
-    plain = replace(weights, aggregation="max")
+    plain = replace(weights, aggregation="max", temperature=1.0)
     plain.save(tmp_path / "max.safetensors")
     text = (tmp_path / "max.safetensors").read_bytes()[:400]
     assert b'"version":"1"' in text

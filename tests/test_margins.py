@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import permutations
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,13 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph
 from headcount.theory.lower_bounds import lower_bounds, margin_bound
-from headcount.theory.margins import default_margin, factor_norm, margin_bits, measured_margin
+from headcount.theory.margins import (
+    default_margin,
+    factor_norm,
+    margin_assumption,
+    margin_bits,
+    measured_margin,
+)
 
 quick = settings(deadline=None, max_examples=60)
 seeds = st.integers(0, 2**32 - 1)
@@ -191,3 +198,19 @@ def test_a_softmax_margin_cannot_be_measured_from_pairs():
     )
     with pytest.raises(InputError, match="depend on the context"):
         measured_margin(weights, torch.eye(2), found)
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Without the tests' check of types, as users call it."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+def test_no_margin_is_given_where_none_is_proved(unchecked):
+    for call in (
+        lambda: default_margin(64, 16, "logsumexp"),  # pyright: ignore[reportArgumentType]
+        lambda: margin_bits(16, 32, 0.1, "logsumexp"),  # pyright: ignore[reportArgumentType]
+        lambda: margin_assumption(0.1, "logsumexp"),  # pyright: ignore[reportArgumentType]
+    ):
+        with pytest.raises(InputError, match="no margin is defined under 'logsumexp'; use max"):
+            call()

@@ -362,7 +362,7 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert told["claims"]["C4"]["verdict"] != "not measured"  # at the scale of the paper
     value = told["claims"]["C7"]["here"]
     assert (value["verdict"], value["agreement"]) == ("partly", "agrees")
-    assert value["thin"] == "1 panel (the rule asks for 2)"
+    assert value["thin"] == "1 panel where the rule asks for 2"
     assert "At paper scale" in page
     assert "This machine" in page
     assert "agrees: the shipped runs of this part give the same verdict" in page
@@ -520,3 +520,16 @@ def test_a_store_is_not_taken_for_a_folder(command, filled):
     assert "is a file, not a folder that headcount reproduce filled" in err
     assert f"headcount results chart {filled} --out chart.png" in err
     assert f"--out {filled}" not in err
+
+
+def test_a_dry_run_refuses_what_the_preset_has_no_runs_for(command, tmp_path):
+    code, _, err = command("reproduce", "--dry-run", "--only", "fig4", "--out", tmp_path / "new")
+    assert code == 2
+    assert "the preset quick has no runs for fig4" in err
+
+
+def test_a_folder_without_runs_says_that_nothing_was_trained(tmp_path):
+    found = hc.reproduce("quick", "table2", tmp_path / "here", engine="torch", progress=False)
+    page = " ".join(found.files[0].read_text().split())
+    assert "This machine trained nothing. Of its verdicts" in page
+    assert "This machine ran a part of them" not in page

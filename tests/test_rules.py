@@ -92,6 +92,24 @@ def test_a_statement_that_does_not_hold_names_its_deviation():
         assert found.deviations or found.verdict == "holds", found.id
 
 
+def test_what_rests_on_the_background_under_softmax_is_open():
+    found = {one.id: one for one in statements()}
+    assert found["Lemma 8.3"].verdict == "holds"
+    for name in ("Theorem 8.1", "Proposition 8.4"):
+        assert 18 in found[name].deviations
+        assert found[name].verdict == "open"
+
+
+def test_what_a_rule_without_runs_rests_on():
+    assert rule("C22").without_runs == "counted, without runs"
+    assert rule("C23").without_runs == (
+        "counted; times of 2026-11-16 on one core of an AMD EPYC, torch 2.13"
+    )
+    page = claims_docs.reproduction_page()
+    assert page.count("*Evidence:* counted, without runs.") == 1
+    assert "C15 to C24 were written after the results were known" in " ".join(page.split())
+
+
 def test_the_documents_are_those_that_make_docs_writes():
     page = (ROOT / claims_docs.PAGE).read_text()
     assert page == claims_docs.reproduction_page(), "run: make docs"

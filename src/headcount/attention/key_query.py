@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,6 +42,8 @@ class KeyQuery:
     temperature: float = 1.0  # of logsumexp
 
     def __post_init__(self) -> None:
+        for name in ("queries", "keys"):
+            object.__setattr__(self, name, _as_tensor(getattr(self, name), name))
         shape, other = tuple(self.queries.shape), tuple(self.keys.shape)
         if len(shape) != 3 or shape != other or 0 in shape:
             raise InputError(
@@ -58,6 +61,11 @@ class KeyQuery:
         object.__setattr__(self, "temperature", float(self.temperature))
         if not 0 < self.temperature < math.inf:
             raise InputError(f"temperature {self.temperature} is not a positive number; choose one")
+        if self.temperature != 1 and self.aggregation != "logsumexp":
+            raise InputError(
+                f"temperature {self.temperature:g} belongs to logsumexp; leave it out under "
+                f"{self.aggregation}"
+            )
         widths = tuple(int(width) for width in self.widths) or shape[2:] * self.heads
         object.__setattr__(self, "widths", widths)
         self._check_widths(widths)
@@ -212,3 +220,19 @@ class KeyQuery:
             f"threshold={self.threshold:.6g}, aggregation={self.aggregation!r}"
             + (f", temperature={self.temperature:g})" if self.aggregation == "logsumexp" else ")")
         )
+
+
+def _as_tensor(given: Any, name: str) -> Tensor:
+    """Weights as a tensor; arrays are converted, and anything else is refused."""
+    if isinstance(given, np.ndarray) and given.dtype.kind in "fiu":
+        return torch.from_numpy(np.ascontiguousarray(given, dtype=_float_type(given)))
+    if not isinstance(given, Tensor):
+        raise InputError(
+            f"{name} is a {type(given).__name__}; give a tensor or an array of numbers, "
+            "heads × d_model × key_dim"
+        )
+    return given
+
+
+def _float_type(given: np.ndarray) -> np.dtype:
+    return given.dtype.newbyteorder("=") if given.dtype.kind == "f" else np.dtype(np.float32)

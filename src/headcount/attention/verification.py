@@ -66,6 +66,11 @@ def verify(
     >>> verify(sharp, graph, table, context_length=4).verdict
     'certified'
     """
+    if not isinstance(weights, KeyQuery):
+        raise InputError(
+            f"the weights are a {type(weights).__name__}; give a KeyQuery, as in "
+            "headcount.KeyQuery(queries, keys, threshold)"
+        )
     rows, weights = table_for(graph, table), weights.detached()
     contexts = torch.from_numpy(contexts) if isinstance(contexts, np.ndarray) else contexts
     _check(weights, graph, rows, contexts, samples, precision)

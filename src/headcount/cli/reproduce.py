@@ -111,7 +111,8 @@ def _print_forecast(
     shown = {
         "figures": found.figures,
         "runs": f"{found.runs + found.known:,}: {found.known:,} known, {found.runs:,} to train",
-        "training": f"about {duration(found.seconds)}; bounds and report come on top",
+        "training": f"about {duration(found.seconds)}, by speed measured here just now; "
+        "bounds and report come on top",
         "engine": f"{found.engine} on {found.device}",
         "folder": f"{found.folder}{'' if found.folder.exists() else ' (new)'}",
     }

@@ -22,6 +22,7 @@ _PLAIN = {
     "“": '"',
     "”": '"',
     "√": "sqrt ",
+    "²": "^2",
     "‖": "||",
 }
 
@@ -44,6 +45,8 @@ def plain(text: str) -> str:
 
     >>> plain("D_K ≥ 8 × 4, τ = ½…")
     'D_K >= 8 x 4, tau = 1?2...'
+    >>> plain("C (ln m)²")
+    'C (ln m)^2'
     """
     return "".join(map(_plain_character, text))
 

@@ -75,7 +75,7 @@ def construct(
     weights = request.build(key_dim, heads)
     if inverse == "transpose":  # no theorem covers pseudo-inverses
         warn_unmet(chosen, graph, rows, key_dim, weights.heads, context_length)
-    return request.with_threshold(weights)
+    return request.with_length(request.with_threshold(weights))
 
 
 def _check_options(

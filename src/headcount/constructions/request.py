@@ -65,15 +65,24 @@ class Request:
         return weights if verify(weights, self.graph, self.table).exact else None
 
     def _confirmed_on_contexts(self, weights: KeyQuery) -> KeyQuery | None:
-        length = self.context_length
-        if length is None:
-            length = default_context_length(self.graph.items, weights.heads)
-        sampler = ContextSampler(self.graph, length)
+        sampler = ContextSampler(self.graph, self._length(weights))
         for samples in (50, 1000):  # most widths that fail do so on the first few contexts
             found = verify(weights, self.graph, self.table, contexts=sampler, samples=samples)
             if not found.correct:
                 return None
-        return replace(weights, notes={**weights.notes, "context_length": str(length)})
+        return self.with_length(weights)
+
+    def with_length(self, weights: KeyQuery) -> KeyQuery:
+        """Softmax weights with a note of the context length that they are made for."""
+        if self.method != "softmax":
+            return weights
+        notes = {**weights.notes, "context_length": str(self._length(weights))}
+        return replace(weights, notes=notes)
+
+    def _length(self, weights: KeyQuery) -> int:
+        if self.context_length is not None:
+            return self.context_length
+        return default_context_length(self.graph.items, weights.heads)
 
 
 def midpoint(weights: KeyQuery, graph: Graph, table: Float[Tensor, "items d_model"]) -> KeyQuery:

@@ -49,7 +49,7 @@ class LocalVerdict:
             return f"differs: the shipped runs of this part give “{self.same_part.verdict}”"
         if self.agreement == "not measured here":
             return ""
-        return "counted, without runs" if self.agreement == "counted" else self.agreement
+        return rule(self.claim.id).without_runs if self.agreement == "counted" else self.agreement
 
 
 def judge(

@@ -167,6 +167,7 @@ def _page(
         claims=claims,
         local=local,
         local_tally=tally_text(local),
+        trained_here=evidence.provenance.get("runs") != 0 or not evidence.own().block.empty,
         claim_columns=_CLAIM_COLUMNS[bool(local)],
         statements=statement_table() if claims else None,
         tally=[(verdict, counts[verdict]) for verdict in get_args(Verdict) if counts[verdict]],

@@ -72,8 +72,8 @@ def reproduce(
         progress: whether to show progress on standard error.
     """
     names, figures, sweep, blocks = _asked(preset, only, table)
-    if names:
-        _say_untrained(figures, preset, progress)
+    if names and progress:
+        _say_untrained(figures, preset)
     folder = ResultsFolder.opened(out or Path("results") / preset, preset)
     chosen = choose_engine(engine)
     device = getattr(chosen, "level_name", device_name(chosen.device))
@@ -100,18 +100,28 @@ def reproduce(
     return Reproduction(folder.path, evidence, claims, local, files, entry.trained, entry.seconds)
 
 
-def _say_untrained(figures: Sequence[Figure], preset: str, progress: bool) -> None:
-    """Refuse what the preset cannot show at all; name what needs no training."""
-    lacking = [one.id for one in figures if one.grids and not is_part_of(one, preset)]
+def _lacking(figures: Sequence[Figure], preset: str) -> list[str]:
+    """The figures that the preset has no runs for."""
+    return [one.id for one in figures if one.grids and not is_part_of(one, preset)]
+
+
+def _require_some(figures: Sequence[Figure], preset: str) -> None:
+    """Refuse what the preset cannot show at all."""
+    lacking = _lacking(figures, preset)
     if len(lacking) == len(figures):
         raise InputError(
             f"the preset {preset} has no runs for {', '.join(lacking)}; use --preset paper, or see "
             f"our own runs with: headcount report --only {','.join(lacking)}"
         )
+
+
+def _say_untrained(figures: Sequence[Figure], preset: str) -> None:
+    """Name what needs no training, and what the preset has no runs for."""
+    lacking = _lacking(figures, preset)
     free = [one.id for one in figures if not one.grids and one.id not in _BLOCK_FIGURES]
-    if progress and free:
+    if free:
         notice(f"{', '.join(free)}: nothing to train; drawn from what headcount ships")
-    if progress and lacking:
+    if lacking:
         notice(f"{', '.join(lacking)}: no runs in the preset {preset}; --preset paper has them")
 
 
@@ -183,6 +193,8 @@ def _asked(preset: str, only: str | Sequence[str], table: str | None) -> _Asked:
     names = (only,) if isinstance(only, str) else tuple(only)
     figures, sweep = chosen_figures(names), read_preset(preset)
     blocks = bool(_BLOCK_FIGURES & set(names))
+    if names:
+        _require_some(figures, preset)
     if table and not blocks:
         raise InputError("a token table is for the runs of Figure 7; ask for them: --only fig7")
     return _Asked(names, figures, restricted(sweep, needs(figures)) if names else sweep, blocks)

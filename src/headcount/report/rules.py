@@ -58,16 +58,27 @@ class Rule:
         """What of the evidence is less than the rule asks for; empty where it is enough.
 
         >>> rule("C11").thin({"degrees": 3, "seeds": 10})
-        '3 degrees (the rule asks for 5)'
+        '3 degrees where the rule asks for 5'
         >>> rule("C11").thin({"degrees": 6, "seeds": 10})
         ''
         """
         short = [
-            f"{counted(found[name], name.removesuffix('s'))} (the rule asks for {least})"
+            f"{counted(found[name], name.removesuffix('s'))} where the rule asks for {least}"
             for name, least in self.least.items()
             if found[name] < least
         ]
         return listed(short) if short else ""
+
+    @property
+    def without_runs(self) -> str:
+        """What a rule rests on that asks for no runs.
+
+        >>> rule("C22").without_runs
+        'counted, without runs'
+        """
+        if not self.measured:
+            return "counted, without runs"
+        return f"counted; times of {self.measured['date']} on {self.measured['machine']}"
 
 
 def rule(name: str) -> Rule:

@@ -29,6 +29,7 @@ with 4/γ in the place of 2/γ.
 from __future__ import annotations
 
 from math import inf, log, log2, sqrt
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -89,6 +90,7 @@ def default_margin(items: int, d_model: int, aggregation: Aggregation = "max") -
     >>> default_margin(256, 32)  # 1/4 over 4/3·(1 + 2)
     0.0625
     """
+    _require_margin(aggregation)
     if aggregation == "softmax":
         return log(3) / 2 / (_SPREAD * (1 + _LEAKAGE) * sqrt(d_model))
     block = items if aggregation == "sum" else d_model  # edges per head
@@ -106,12 +108,14 @@ def margin_bits(
         raise InputError(
             f"margin = {margin}: it must be between 0 and 1; divide it by the norms of U and V"
         )
+    _require_margin(aggregation)
     lipschitz = 2 if aggregation == "softmax" else 1
     return 2 * d_model * budget * log2(1 + 2 * lipschitz / margin)
 
 
 def margin_assumption(margin: float, aggregation: Aggregation = "max") -> str:
     """What the bound assumes of the weights, in words."""
+    _require_margin(aggregation)
     if aggregation == "softmax":
         return (
             f"½ ln(lowest edge/highest non-edge) is {margin:.3g} or more of N(U)·N(V)/√d_k, "
@@ -119,3 +123,10 @@ def margin_assumption(margin: float, aggregation: Aggregation = "max") -> str:
         )
     norm = "max ‖x_v U‖" if aggregation == "sum" else "max ‖x_v U_k‖"
     return f"Every score is {margin:.3g}·N(U)·N(V) or more from τ, N(U) = {norm}."
+
+
+def _require_margin(aggregation: str) -> None:
+    """Refuse an aggregation for which the module's text has no proof."""
+    if aggregation not in get_args(Aggregation):
+        known = ", ".join(get_args(Aggregation))
+        raise InputError(f"no margin is defined under {aggregation!r}; use {known}")

@@ -8,7 +8,12 @@ from headcount.paper import data as paper
 from headcount.report.figures.base import UNMEASURED, Check, Claim, Comparison, Figure, judged
 from headcount.report.figures.comparison_rows import finding_row, runs_row
 from headcount.report.formatting import counted, f1_text, listed, num, pairs_text, span_text
-from headcount.report.readings.few_heads import FewHeads, one_head_everywhere, with_heads
+from headcount.report.readings.few_heads import (
+    GRID_STEP,
+    FewHeads,
+    one_head_everywhere,
+    with_heads,
+)
 from headcount.report.readings.frames import curves_on
 from headcount.report.readings.paper_numbers import paper_pairs
 from headcount.report.rules import rule
@@ -57,7 +62,7 @@ def _ratios_text(packed: list[FewHeads]) -> str:
         if not few.fails
     ]
     parts += [
-        f"at ({few.items}, {few.d_model}) it ends at {f1_text(few.best)}, above "
+        f"at ({few.items}, {few.d_model}) its best is {f1_text(few.best)}, above "
         f"{listed([str(heads) for heads in few.behind])} heads at equal D_K"
         for few in packed
         if few.fails and few.best >= ALMOST and few.behind
@@ -80,29 +85,53 @@ def one_head_penalty(evidence: Evidence) -> Claim:
     """C19: judged by one head's D_K over D_K*, beside m/d_model."""
     found = [few for few in one_head_everywhere(evidence) if few.items > few.d_model]
     passed = [few for few in found if not few.fails]
-    if not passed:
+    failed = [few for few in found if few.fails]
+    decided = [few for few in failed if few.lower_limit >= _compression(few) / FACTOR]
+    decided = [few for few in decided if few.lower_limit > GRID_STEP]
+    if not passed and not decided:
         return judged("C19", [Check(None, "")])
-    near = [few for few in passed if 1 / FACTOR <= few.factor * few.d_model / few.items <= FACTOR]
+    near = [few for few in passed if few.worse and _is_near(few)] + decided
+    counting = passed + decided
     each = [
         f"{num(few.factor)} at ({few.items}, {few.d_model}), m/d_model = {few.items // few.d_model}"
         for few in passed
     ]
-    fails = [few.scanned / few.budget for few in found if few.fails]
-    text = f"one head's D_K over D_K* is {listed(each)}: within a factor {num(FACTOR)} of "
-    text += f"m/d_model at {len(near)} of {counted(len(passed), 'point')}"
-    limit = ""
-    if fails:
-        limit = f"it fails at {counted(len(fails), 'other point')}, up to {span_text(fails)} D_K*"
+    text = f"one head's D_K over D_K* is {listed(each)}: " if each else "one head's D_K over D_K* "
+    text += f"is within a factor {num(FACTOR)} of m/d_model, and more than 1, at {len(near)} of "
+    text += counted(len(counting), "point")
+    limit = _censored_text(len(found), failed, decided)
     checks = [
-        Check(2 * len(near) > len(passed), text),
-        Check(len(near) == len(passed), limit),
+        Check(2 * len(near) > len(counting), text),
+        Check(len(near) == len(counting), limit),
     ]
-    measured = {"points": len(passed), "seeds": min(few.seeds for few in passed)}
-    ratios = [few.items / few.d_model for few in passed]
-    brief = f"{span_text([few.factor for few in passed])} D_K* at {counted(len(passed), 'point')} "
-    brief += f"with m/d_model of {num(min(ratios))} to {num(max(ratios))}"
-    brief += f"; it fails at {len(fails)} others" if fails else ""
-    return judged("C19", checks, measured, brief)
+    measured = {"points": len(counting), "seeds": min(few.seeds for few in counting)}
+    ratios = [_compression(few) for few in passed]
+    parts = []
+    if passed:
+        span = span_text([few.factor for few in passed])
+        parts = [
+            f"{span} D_K* at {counted(len(passed), 'point')} with m/d_model of "
+            f"{num(min(ratios))} to {num(max(ratios))}"
+        ]
+    return judged("C19", checks, measured, "; ".join([*parts, limit] if limit else parts))
+
+
+def _compression(few: FewHeads) -> float:
+    return few.items / few.d_model
+
+
+def _is_near(few: FewHeads) -> bool:
+    """Whether one head's D_K over D_K* is within the rule's factor of m/d_model."""
+    return 1 / FACTOR <= few.factor / _compression(few) <= FACTOR
+
+
+def _censored_text(points: int, failed: list[FewHeads], decided: list[FewHeads]) -> str:
+    """Where one head fails, so that its ratio has only a lower limit."""
+    if not failed:
+        return ""
+    limits = span_text([few.lower_limit for few in failed])
+    text = f"{len(failed)} of {counted(points, 'point')} are censored (it fails, tested up to "
+    return f"{text}{limits} D_K*), of which {len(decided)} count"
 
 
 def compare(evidence: Evidence) -> list[Comparison]:

@@ -47,6 +47,11 @@ class FewHeads:
         return inf if self.alone is None else self.alone / self.budget
 
     @property
+    def lower_limit(self) -> float:
+        """The largest tested budget over D_K*: where it fails, `factor` would be more than this."""
+        return self.scanned / self.budget
+
+    @property
     def worse(self) -> bool:
         """Whether it needs more than D_K* by more than a step of the budgets."""
         return self.factor > GRID_STEP
