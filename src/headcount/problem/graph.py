@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -192,7 +193,7 @@ def checked_edges(
     items: int, sources: Any, targets: Any, names: Vocabulary | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edges as sorted read-only int64 arrays; what is not an edge list is refused."""
-    if not 1 <= items <= MOST_ITEMS:
+    if not isinstance(items, Integral) or not 1 <= items <= MOST_ITEMS:
         raise InputError(
             f"a graph has 1 to {MOST_ITEMS} items, not {items}; choose a number in that range"
         )
