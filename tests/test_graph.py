@@ -210,8 +210,3 @@ def test_a_graph_sorts_its_edges():
     assert graph.pairs.tolist() == [[0, 2], [2, 1]]
     with pytest.raises(ValueError, match="read-only"):
         graph.sources[0] = 1
-
-
-def test_a_number_of_items_is_whole():
-    with pytest.raises(InputError, match="not 3.5"):
-        Graph(3.5, np.array([0]), np.array([1]))
