@@ -20,7 +20,9 @@ Pairs = Float[Tensor, "*runs length length"]
 Labels = Bool[Tensor, "*runs length length"]
 
 
-def aggregated(spec: RunSpec, scores: Scores) -> Pairs:
+def aggregated(
+    spec: RunSpec, scores: Float[Tensor, "*runs heads sources targets"]
+) -> Float[Tensor, "*runs sources targets"]:
     """Scores joined across heads: max, sum, t·log Σ_k exp(S⁽ᵏ⁾/t), or Σ_k softmax(S⁽ᵏ⁾/√d_k)."""
     match spec.variant:
         case "max" | "value":
