@@ -59,7 +59,7 @@ def capacity(
     training began to succeed in our runs, which reach d_model 256 and 2,048 items.
 
     >>> [(holding.law, holding.sense, holding.edges) for holding in capacity(32, 2, 20)][2:3]
-    [('capacity law', 'about', 206)]
+    [('capacity law', 'about', 214)]
     """
     groups = heads if kv_heads is None else kv_heads
     _check_channel(d_model, heads, key_dim, groups)

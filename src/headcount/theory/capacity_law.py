@@ -139,7 +139,7 @@ def edges_at_ratio(freedom: float, items: int, ratio: float) -> int:
     """The most relations among `items` items whose graphs leave this capacity ratio; 0 if none.
 
     >>> edges_at_ratio(degrees_of_freedom(32, 2, 20), 256, 1.0)
-    274
+    277
     """
     # The demand grows with the edges up to half of all pairs.
     low, high = 0, items**2 // 2
