@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,11 @@ class LawVerdict:
     hypothesis: str
     verdict: Literal["confirmed", "partly", "refuted"]
     number: str
+
+
+def verdict_table(found: Iterable[LawVerdict]) -> pd.DataFrame:
+    """One row per verdict, as reports and notebooks show them."""
+    return pd.DataFrame([asdict(one) for one in found]).rename(columns={"number": "numbers"})
 
 
 @cache

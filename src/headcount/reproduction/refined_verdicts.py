@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from headcount.reproduction.adviser_verdicts import adviser_verdicts
-from headcount.reproduction.law_verdicts import LawVerdict, verdicts
+from headcount.reproduction.law_verdicts import LawVerdict, verdict_table, verdicts
 from headcount.reproduction.separability import measured_separability
 
 _GROUP = ["key_dim", "graph", "degree", "d_model"]
@@ -116,5 +115,5 @@ def law_verdicts() -> pd.DataFrame:
         "refined-law": refined_verdicts(),
         "adviser": adviser_verdicts(),
     }
-    rows = [{"about": about, **asdict(one)} for about, found in parts.items() for one in found]
-    return pd.DataFrame(rows).rename(columns={"number": "numbers"})
+    tables = {about: verdict_table(found) for about, found in parts.items()}
+    return pd.concat(tables, names=["about"]).reset_index("about").reset_index(drop=True)

@@ -48,7 +48,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to train, or why there is no advice.
+    """What to train, or why nothing is advised.
 
     `split` is None outside the measured range (`outside` says where) and where no split reaches the
     chance asked for. `others` trades width for steps. `one_head_ratio` is the capacity ratio of one

@@ -38,7 +38,7 @@ def between_bounds(evidence: Evidence) -> Claim:
         _below(exact),
         Check(True, _left_out(found)),
     ]
-    # A construction of ours says nothing of the paper's, so it is no evidence for "confirmed".
+    # Our own construction says nothing about the paper's, so it cannot make the claim "confirmed".
     printed = [point for point in exact if point.printed is not None]
     measured = {"points": len(printed), "seeds": _seeds(evidence)}
     below = sum(point.below for point in exact)

@@ -116,7 +116,7 @@ def _inner(evidence: Evidence) -> Check:
     line, theirs = _inner_line(evidence), paper_value("law.heads.slope")
     text = f"h* at {where} is the largest head count swept"
     if line is None:
-        return Check(None, f"{text}, and without it there is no line")
+        return Check(None, f"{text}, and without that point no line can be fitted")
     return Check(near(line.slope, theirs), f"{text}; without it {slope_text(line, theirs)}")
 
 

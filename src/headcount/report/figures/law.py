@@ -11,7 +11,7 @@ from headcount.report.figures.base import BEYOND, Figure
 from headcount.report.formatting import counted
 from headcount.report.palette import COLOURS, INK, SHAPES
 from headcount.reproduction.evidence import Evidence
-from headcount.reproduction.law_verdicts import brackets, law_runs, verdicts
+from headcount.reproduction.law_verdicts import brackets, law_runs, verdict_table, verdicts
 
 _PARTS = {
     "d": "denser graphs, one head of full width",
@@ -109,17 +109,7 @@ def _panels(frame: pd.DataFrame) -> Any:
 def table(evidence: Evidence) -> pd.DataFrame:
     """The verdict on each preregistered hypothesis."""
     evidence.require_shipped()
-    return pd.DataFrame(
-        [
-            {
-                "part": one.part,
-                "hypothesis": one.hypothesis,
-                "verdict": one.verdict,
-                "numbers": one.number,
-            }
-            for one in verdicts()
-        ]
-    )
+    return verdict_table(verdicts())
 
 
 def meaning(evidence: Evidence) -> str:

@@ -10,6 +10,7 @@ from headcount.errors import InputError
 from headcount.report.figures.base import BEYOND, Figure
 from headcount.report.palette import COLOURS, INK, SHAPES
 from headcount.reproduction.evidence import Evidence
+from headcount.reproduction.law_verdicts import verdict_table
 from headcount.reproduction.refined_verdicts import refined_verdicts
 from headcount.reproduction.separability import measured_separability
 
@@ -122,17 +123,7 @@ def _hubs() -> Any:
 def table(evidence: Evidence) -> pd.DataFrame:
     """The verdict on each preregistered hypothesis."""
     evidence.require_shipped()
-    return pd.DataFrame(
-        [
-            {
-                "part": one.part,
-                "hypothesis": one.hypothesis,
-                "verdict": one.verdict,
-                "numbers": one.number,
-            }
-            for one in refined_verdicts()
-        ]
-    )
+    return verdict_table(refined_verdicts())
 
 
 def meaning(evidence: Evidence) -> str:
