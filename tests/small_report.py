@@ -61,7 +61,7 @@ def _panels(evidence: Evidence) -> Any:
     )
     lines = alt.Chart().mark_line().encode(x="budget:Q", y="mean:Q", color="heads:N")
     panels = (
-        alt.layer(points, lines, data=rows)
+        alt.layer(lines, points, data=rows)  # a line above a point would take its tooltip
         .properties(width=200, height=120)
         .facet("panel:N", columns=4)
     )
