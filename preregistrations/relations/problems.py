@@ -13,26 +13,9 @@ import numpy as np
 
 import headcount as hc
 from headcount.problem.edge_list import write_graph
+from headcount.problem.makers import even_graph
 
 FOLDER = Path(__file__).parents[2] / "results" / "relations"
-
-
-def even_graph(items: int, edges: int, seed: int = 0) -> hc.Graph:
-    """A graph with all degrees as equal as they can be: those of any two items differ by at most 1.
-
-    Edges are a random permutation's, and those of a second one that are needed beyond it. With
-    fewer edges than items, some edges of the first are left out.
-    """
-    rng = np.random.default_rng(seed)
-    first = hc.permutation_graph(items, seed).pairs
-    if edges <= items:
-        return hc.Graph.from_edges(items, rng.permutation(first)[:edges])
-    taken = {tuple(pair) for pair in first.tolist()}
-    while True:
-        sources, targets = (rng.permutation(items)[: edges - items] for _ in range(2))
-        more = set(zip(sources.tolist(), targets.tolist(), strict=True))
-        if not more & taken and all(source != target for source, target in more):
-            return hc.Graph.from_edges(items, sorted(taken | more))
 
 
 def write(kind: str) -> None:

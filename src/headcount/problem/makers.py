@@ -63,6 +63,29 @@ def graph_of_degree(items: int, degree: int, seed: int = 0) -> Graph:
     return permutation_graph(items, seed) if degree == 1 else regular_graph(items, degree, seed)
 
 
+def even_graph(items: int, edges: int, seed: int = 0) -> Graph:
+    """A graph with degrees as equal as they can be: those of any two items differ by at most 1.
+
+    It is a graph of the degree that divides evenly (`graph_of_degree`), and a matching of the items
+    for the edges beyond it. With fewer edges than items it is a part of a permutation.
+
+    >>> graph = even_graph(10, 23)
+    >>> graph.edges, set(graph.in_degrees.tolist()), set(graph.out_degrees.tolist())
+    (23, {2, 3}, {2, 3})
+    """
+    _require_edges(items, edges)
+    rng = np.random.default_rng(seed)
+    first = graph_of_degree(items, max(1, edges // items), seed).pairs
+    if edges <= items:
+        return Graph.from_edges(items, rng.permutation(first)[:edges])
+    taken = {tuple(pair) for pair in first.tolist()}
+    while True:
+        sources, targets = (rng.permutation(items)[: edges - len(first)] for _ in range(2))
+        more = set(zip(sources.tolist(), targets.tolist(), strict=True))
+        if not more & taken and all(source != target for source, target in more):
+            return Graph.from_edges(items, sorted(taken | more))
+
+
 def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
     """A uniformly random graph among those with exactly `edges` of the m(m − 1) loop-free pairs.
 

@@ -15,7 +15,7 @@ from typing import Literal
 import pandas as pd
 
 _RUNS = Path(__file__).with_name("measured") / "relations" / "runs.csv"
-_LEVEL = 0.99
+LEVEL = 0.99
 
 Judgement = Literal["confirmed", "refuted", "open"]
 Range = tuple[float, float]  # from the first, which belongs to it, to the second, which does not
@@ -42,31 +42,31 @@ class RelationVerdict:
     ratios: dict[str, Range]
 
 
-_LESS, _MORE = (0.0, 1.1), (1.25, inf)
+LESS, MORE = (0.0, 1.1), (1.25, inf)
 HYPOTHESES = (
     Hypothesis(
         1,
         "a real table costs more than a Gaussian one",
         "minilm",
         "gaussian",
-        support=(_MORE,),
-        refute=(_LESS,),
+        support=(MORE,),
+        refute=(LESS,),
     ),
     Hypothesis(
         2,
         "the relation costs no more than an even graph",
         "gaussian",
         "even",
-        support=(_LESS,),
-        refute=(_MORE,),
+        support=(LESS,),
+        refute=(MORE,),
     ),
     Hypothesis(
         3,
         "hubs cost no more than an even graph",
         "hubs",
         "even",
-        support=(_LESS,),
-        refute=(_MORE,),
+        support=(LESS,),
+        refute=(MORE,),
     ),
     Hypothesis(
         4,
@@ -74,7 +74,7 @@ HYPOTHESES = (
         "minilm",
         "shuffled",
         support=((nextafter(0.9, 1), 1.1),),
-        refute=((0.0, nextafter(0.8, 1)), _MORE),
+        refute=((0.0, nextafter(0.8, 1)), MORE),
     ),
 )
 
@@ -99,7 +99,7 @@ def budget_ranges(runs: pd.DataFrame) -> dict[tuple[str, str], Range]:
     for score in mean_scores(runs).to_dict("records"):
         place = score["relation"], score["problem"]
         largest, least = found.get(place, (0.0, inf))
-        if score["f1"] >= _LEVEL:
+        if score["f1"] >= LEVEL:
             least = min(least, float(score["budget"]))
         found[place] = max(largest, float(score["budget"])), least
     return {place: (min(bounds), bounds[1]) for place, bounds in found.items()}
@@ -112,26 +112,27 @@ def verdicts(runs: pd.DataFrame) -> list[RelationVerdict]:
     judged = list[RelationVerdict]()
     for hypothesis in HYPOTHESES:
         ratios = {
-            relation: _ratio(
+            relation: ratio_of(
                 budgets[relation, hypothesis.problem], budgets[relation, hypothesis.beside]
             )
             for relation in relations
         }
         verdict: Judgement = "open"
-        if all(_within(ratio, hypothesis.support) for ratio in ratios.values()):
+        if all(within(ratio, hypothesis.support) for ratio in ratios.values()):
             verdict = "confirmed"
-        elif all(_within(ratio, hypothesis.refute) for ratio in ratios.values()):
+        elif all(within(ratio, hypothesis.refute) for ratio in ratios.values()):
             verdict = "refuted"
         judged.append(RelationVerdict(hypothesis, verdict, ratios))
     return judged
 
 
-def _ratio(over: Range, under: Range) -> Range:
+def ratio_of(over: Range, under: Range) -> Range:
     """All that a quotient can be; an unknown D_K* is above the largest budget that was tested."""
-    return over[0] / under[1] if under[1] < inf else 0.0, over[1] / under[0]
+    low = over[0] / under[1] if under[1] < inf else 0.0
+    return low, over[1] / under[0] if under[0] else inf
 
 
-def _within(ratio: Range, ranges: tuple[Range, ...]) -> bool:
+def within(ratio: Range, ranges: tuple[Range, ...]) -> bool:
     """Whether every value that q can have lies in one of the ranges."""
     low, high = ratio
     return any(first <= low and (high < last or high == last == inf) for first, last in ranges)
@@ -141,11 +142,11 @@ def in_words(bounds: Range) -> str:
     """A D_K* or a ratio, or what is known of it.
 
     >>> in_words((1.5, 1.5)), in_words((112, inf)), in_words((0, 0.5)), in_words((0, inf))
-    ('1.5', '> 112', '< 0.5', 'unknown')
+    ('1.5', '> 112', '≤ 0.5', 'unknown')
     """
     low, high = bounds
     if low == high:
         return f"{low:.3g}"
     if high == inf:
         return f"> {low:.3g}" if low else "unknown"
-    return f"< {high:.3g}"
+    return f"≤ {high:.3g}" if not low else f"{low:.3g} to {high:.3g}"
