@@ -58,6 +58,8 @@ class Block:
                         "heads": heads,
                         "key_dim": budget // heads,
                         "budget": budget,
+                        "key_heads": heads,
+                        "key_budget": budget,
                         "seed": seed,
                         "batch": 1024,
                         "learning_rate": self.rate,

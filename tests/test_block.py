@@ -134,6 +134,9 @@ def table_of(spec: BlockSpec) -> tuple[Tensor, Tensor]:
         ({"length": 12}, "choose 1…11"),
         ({"control": "two-values"}, "control for one head"),
         ({"scale": 0}, "not a positive number"),
+        ({"kv_heads": -1}, "kv_heads -1 does not fit; choose 0…2"),
+        ({"kv_heads": 3}, "kv_heads 3 does not fit; choose 0…2"),
+        ({"heads": 4, "kv_heads": 3}, "3 key heads do not divide 4 heads into groups"),
     ],
 )
 def test_a_spec_that_cannot_be_says_so(changes, message):
@@ -151,18 +154,30 @@ def test_a_specs_json_is_canonical():
         BlockSpec.from_mapping({"head": 3})
 
 
+def test_own_keys_are_the_spec_without_them():
+    """Hashes of runs that were stored before keys could be shared do not change."""
+    assert small(kv_heads=2) == small() == BlockSpec.from_json(small(kv_heads=2).to_json())
+    assert "kv_heads" not in small(kv_heads=2).to_json()
+    assert small().hash == "02a9124878c5aa896363deaadc712e97"
+    shared = small(kv_heads=1)
+    assert BlockSpec.from_json(shared.to_json()) == shared != small()
+    assert (shared.key_heads, shared.budget, shared.key_budget) == (1, 6, 3)
+    assert (small().key_heads, small().key_budget) == (2, 6)
+
+
 # --- the stack against the plain module -----------------------------------------------------------
 
 
 @st.composite
 def stacks(draw) -> list[BlockSpec]:
-    heads = draw(st.sampled_from([1, 2, 3]))
+    heads = draw(st.sampled_from([1, 2, 3, 4]))
     two = heads == 1 and draw(st.booleans())
     shared = {
         "items": draw(st.integers(15, 40)),
         # LayerNorm of two or three numbers magnifies rounding.
         "d_model": heads * draw(st.integers(6, 12)),
         "heads": heads,
+        "kv_heads": draw(st.sampled_from([g for g in range(heads + 1) if not g or heads % g == 0])),
         "length": draw(st.integers(1, 7)),
         "batch": draw(st.integers(1, 9)),
         "scale": draw(st.sampled_from([1.0, 0.3, 5.0])),
@@ -284,6 +299,24 @@ def test_checks_count_what_the_plain_module_answers(specs):
         assert seen.best_own == pytest.approx(float(pattern[:, :, -1].amax(1).mean()), abs=1e-5)
 
 
+def test_head_k_attends_with_key_head_kg_over_h():
+    """Against a block with keys of their own that are copies of the shared ones."""
+    torch.manual_seed(0)
+    heads, key_heads, key_dim = 6, 2, 3
+    shared, own = Block(12, heads, key_dim, kv_heads=key_heads), Block(12, heads, key_dim)
+    weights = shared.state_dict()
+    assert weights["keys.weight"].shape == (key_heads * key_dim, 12)
+    rows = weights["keys.weight"].unflatten(0, (key_heads, key_dim))
+    copies = torch.cat([rows[k * key_heads // heads] for k in range(heads)])
+    own.load_state_dict(weights | {"keys.weight": copies})
+    table = gaussian_embeddings(9, 12)
+    x = encode(table, torch.tensor([[0, 1, 2, 3], [5, 4, 6, 7]]), torch.tensor([4, 8]))
+    torch.testing.assert_close(shared(x, table), own(x, table))
+    torch.testing.assert_close(shared.pattern(x), own.pattern(x))
+    with pytest.raises(InputError, match="4 key heads do not divide 6 heads"):
+        Block(12, heads, key_dim, kv_heads=4)
+
+
 def test_logits_are_tied_to_the_table():
     block, rows = Block(12, 2, 3), gaussian_embeddings(9, 12)
     x = encode(rows, torch.tensor([[0, 1, 2, 3]]), torch.tensor([4]))
@@ -345,6 +378,7 @@ def test_results_come_in_order_and_a_run_alone_is_the_run_in_a_stack(stacks):
         small(heads=1, key_dim=4, control="two-values"),
         small(control="barred"),
         small(heads=3),
+        small(kv_heads=1),
     ]
     together = train([*specs, specs[0]])
     assert [result.spec for result in together] == [*specs, specs[0]]
@@ -381,9 +415,10 @@ def test_the_test_is_taken_at_the_best_check(stacks):
     assert len({result.best_step for result in results}) > 1
 
 
-@pytest.mark.parametrize("stops", [1, 3, 4])
-def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops, stacks):
-    specs = [small(seed=seed, key_dim=2 + seed, steps=9, check_every=4) for seed in range(3)]
+@pytest.mark.parametrize(("stops", "kv_heads"), [(1, 0), (3, 1), (4, 0)])
+def test_a_stopped_stack_goes_on_bit_for_bit(tmp_path, monkeypatch, stops, kv_heads, stacks):
+    pace = {"steps": 9, "check_every": 4, "kv_heads": kv_heads}
+    specs = [small(seed=seed, key_dim=2 + seed, **pace) for seed in range(3)]
     uninterrupted = train(specs)
     saved: list[StackState] = []
     asked = iter(range(1000))
@@ -433,6 +468,7 @@ def test_groups_share_what_a_stack_must_share():
     alike = small(seed=3, key_dim=1, learning_rate=1.0, weight_decay=0.0, control="barred")
     assert group(alike) == group(small())
     changes = ({"heads": 1}, {"scale": 2.0}, {"table_hash": "x"}, {"batch": 8}, {"steps": 7})
+    changes += ({"kv_heads": 1},)
     for changed in changes:
         assert group(small(**changed)) != group(small())
 
@@ -466,6 +502,8 @@ def test_a_token_table_is_its_rows_and_null():
     [
         {},
         {"d_model": 20, "heads": 10, "length": 7, "batch": 3},
+        {"d_model": 20, "heads": 10, "kv_heads": 5, "length": 7, "batch": 3},
+        {"kv_heads": 1},
         {"heads": 1, "control": "two-values", "d_model": 5},
     ],
 )

@@ -47,6 +47,15 @@ NEVER_COLLAPSES = with_cells(MPNET, {(1, 256): seeds_around(0.81), (1, 512): see
 # Readings
 
 
+def test_runs_with_shared_keys_are_not_figure_7():
+    whole = evidence(MPNET)
+    shared = whole.block.assign(key_heads=1, key_budget=whole.block["key_dim"], test=0.1)
+    shared = shared.loc[shared["heads"] > 1]
+    mixed = replace(whole, block=pd.concat([shared, whole.block], ignore_index=True))
+    assert [panel.cells for panel in panels(mixed)] == [panel.cells for panel in panels(whole)]
+    assert panels(replace(whole, block=shared)) == []
+
+
 def test_means_and_intervals_are_those_of_the_seeds():
     (panel,) = panels(evidence(MPNET))
     for (heads, budget), scores in MPNET.accuracies.items():

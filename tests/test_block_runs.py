@@ -95,9 +95,30 @@ def test_the_paper_preset_is_figure_7(monkeypatch):
     assert {(spec.heads, spec.key_dim) for spec in specs} >= {(1, 512), (8, 8)}
 
 
+def test_a_plan_may_share_keys(written, tmp_path, command):
+    text = TINY.replace("heads = [1, 2]", "heads = 2\nkv_heads = [1, 2]")
+    plan = read_block_plan(written(text))
+    assert {(spec.heads, spec.key_heads) for spec in plan.specs} == {(2, 1), (2, 2), (1, 1)}
+    code, out, _ = command("block", written(text), "--out", "mine")
+    assert code == 0
+    assert "budget 8, 2 heads, 1 key head  " in out
+    assert "budget 8, 2 heads  " in out
+    folder = BlockFolder(tmp_path / "mine")
+    assert {result.spec for result in folder.results()} == set(plan.specs)
+    frame = folder.frame()
+    assert (frame["key_budget"] == frame["key_heads"] * frame["key_dim"]).all()
+    assert sorted(frame.loc[frame["heads"] == 2, "key_heads"]) == [1] * 4 + [2] * 4
+    # Tables from before keys could be shared: every head has its own.
+    older = frame.drop(columns=["key_heads", "key_budget"])
+    older.to_parquet(folder.path / "runs.parquet", index=False)
+    assert (folder.frame()["key_heads"] == folder.frame()["heads"]).all()
+    assert (folder.frame()["key_budget"] == folder.frame()["budget"]).all()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
+        ("length = 3\nbatch", "length = 3\nkv_heads = 3\nbatch", "kv_heads 3 does not fit"),
         ("budgets = [4, 8]", "budgets = [4, 9]", "2 heads do not share a budget of 9 evenly"),
         ("batch = 16", "bach = 16", "did you mean 'batch'"),
         ('table = "gaussian"', 'table = "nowhere.npy"', "nowhere.npy"),

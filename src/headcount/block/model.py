@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headcount.block.spec import FF, require_divisor
+from headcount.block.spec import FF, require_divisor, require_key_heads
 from headcount.shapes import Float
 
 
@@ -19,16 +19,25 @@ class Block(nn.Module):
     `two_values` is a control for one head: a second value path W_V2 that always reads its own
     position, so that the block can subtract s = π(q) from what it retrieved without a second
     key–query head.
+
+    `kv_heads` g below h shares keys: head k attends with key head ⌊k·g/h⌋, and has its own values.
     """
 
     def __init__(
-        self, d_model: int, heads: int, key_dim: int, ff: int = FF, two_values: bool = False
+        self,
+        d_model: int,
+        heads: int,
+        key_dim: int,
+        ff: int = FF,
+        two_values: bool = False,
+        kv_heads: int = 0,
     ) -> None:
         super().__init__()
         require_divisor(d_model, heads)
-        self.d_model, self.heads = d_model, heads
+        self.d_model, self.heads, self.key_heads = d_model, heads, kv_heads or heads
+        require_key_heads(heads, self.key_heads)
         self.queries = nn.Linear(d_model, heads * key_dim, bias=False)
-        self.keys = nn.Linear(d_model, heads * key_dim, bias=False)
+        self.keys = nn.Linear(d_model, self.key_heads * key_dim, bias=False)
         self.values = nn.Linear(d_model, d_model, bias=False)
         self.own_values = nn.Linear(d_model, d_model, bias=False) if two_values else None
         self.outputs = nn.Linear(d_model, d_model, bias=False)
@@ -47,7 +56,8 @@ class Block(nn.Module):
         self, z: Float[Tensor, "batch positions d_model"]
     ) -> Float[Tensor, "batch positions d_model"]:
         """Causal multi-head attention; the last position sees all."""
-        q, k, v = (self._by_head(project(z)) for project in (self.queries, self.keys, self.values))
+        q, v = self._by_head(self.queries(z)), self._by_head(self.values(z))
+        k = self._keys_by_head(z)
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         mixed = mixed.transpose(1, 2).flatten(2)
         if self.own_values is not None:
@@ -59,7 +69,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch heads positions"]:
         """The attention of the last position."""
         z = self._norm(x)
-        q, k = self._by_head(self.queries(z[:, -1:])), self._by_head(self.keys(z))
+        q, k = self._by_head(self.queries(z[:, -1:])), self._keys_by_head(z)
         return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).squeeze(2)
 
     def _norm(self, x: Tensor) -> Tensor:
@@ -67,3 +77,8 @@ class Block(nn.Module):
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+    def _keys_by_head(self, z: Tensor) -> Tensor:
+        """Each head's keys; the heads of a group have the same ones."""
+        keys = self.keys(z).unflatten(2, (self.key_heads, -1)).transpose(1, 2)
+        return keys.repeat_interleave(self.heads // self.key_heads, dim=1)

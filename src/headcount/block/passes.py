@@ -2,7 +2,9 @@
 
 Only the last position's query matters, so keys are never computed: the query is multiplied by W_K
 once (S = (Q W_Kᵀ)·z), and the inputs are mixed before W_V. All runs and heads share the slots'
-inputs. Everything except matrix products is done by a `BlockOps`.
+inputs. Heads that share keys lie side by side, so their queries are multiplied by W_K as one longer
+batch, and the product that gives its gradient also sums it over them. Everything except matrix
+products is done by a `BlockOps`.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ def forward(
     runs, heads = weights["values"].shape[:2]
     own = functional.embedding(q, table.normed)
     queries = _by_channel(torch.bmm(own, weights["queries"].flatten(2)), heads)
-    absorbed = torch.bmm(queries, weights["keys"].flatten(0, 1))
+    keys = weights["keys"].flatten(0, 1)
+    absorbed = torch.bmm(_by_keys(queries, keys), keys).view(runs * heads, len(slots), -1)
     mixed, pattern = ops.attend(absorbed, slots, own, table.normed[-1], scales)
     values = _by_run(torch.bmm(mixed, weights["values"].flatten(0, 1)), runs)
     if "own_values" in weights:
@@ -99,10 +102,11 @@ def backward(
     by_channel = _by_channel(d_values, heads)
     d_mixed = torch.bmm(by_channel, values.mT)
     d_absorbed = ops.attend_back(d_mixed, slots, made.own, table.normed[-1], scales, made.pattern)
-    d_queries = _by_run(torch.bmm(d_absorbed, keys.mT), runs)
+    d_absorbed = _by_keys(d_absorbed, keys)
+    d_queries = torch.bmm(d_absorbed, keys.mT).view_as(made.queries)
     gradients = {
-        "queries": torch.bmm(made.own.mT, d_queries),
-        "keys": torch.bmm(made.queries.mT, d_absorbed),
+        "queries": torch.bmm(made.own.mT, _by_run(d_queries, runs)),
+        "keys": torch.bmm(_by_keys(made.queries, keys).mT, d_absorbed),
         "values": torch.bmm(made.mixed.mT, by_channel),
         "outputs": torch.bmm(made.values.mT, d_x),
         "up": torch.bmm(made.normed.mT, d_raised),
@@ -144,6 +148,13 @@ def _by_channel(
     x: Float[Tensor, "runs batch wide"], heads: int
 ) -> Float[Tensor, "channels batch narrow"]:
     return x.unflatten(2, (heads, -1)).transpose(1, 2).flatten(0, 1).contiguous()
+
+
+def _by_keys(
+    x: Float[Tensor, "channels batch wide"], keys: Float[Tensor, "key_channels key_dim d_model"]
+) -> Float[Tensor, "key_channels shared wide"]:
+    """The examples of all channels that share keys, one after the other."""
+    return x.reshape(len(keys), -1, x.shape[-1])
 
 
 def _by_run(

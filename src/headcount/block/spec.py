@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
@@ -24,9 +25,16 @@ class BlockSpec(Spec):
     `two-values` gives a single head a second value path that reads the query's own position
     (`block.model.Block`).
 
+    Shared keys: with g = `kv_heads` below h, head k attends with key head ⌊k·g/h⌋. Values are not
+    shared: every head keeps its own, of width d_model/h, because the question is what the key–query
+    channel holds. One key head per head is the same spec as leaving it out.
+
     >>> spec = BlockSpec(items=6144, d_model=768, heads=8, key_dim=64)
     >>> spec.budget, BlockSpec.from_json(spec.to_json()) == spec
     (512, True)
+    >>> shared = BlockSpec(items=6144, d_model=768, heads=8, key_dim=64, kv_heads=2)
+    >>> shared.budget, shared.key_budget
+    (512, 128)
     """
 
     kind: ClassVar[str] = "block run"
@@ -48,6 +56,9 @@ class BlockSpec(Spec):
     validation: int = 8192  # contexts; a run is judged on those that are valid for it
     test: int = 16384
     control: Control = "none"
+    kv_heads: int = 0  # g; 0: every head has its own keys
+
+    added: ClassVar[Mapping[str, Any]] = {"kv_heads": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +68,7 @@ class BlockSpec(Spec):
                 "d_model": (1, 2**16),
                 "heads": (1, 2**16),
                 "key_dim": (1, 2**16),
+                "kv_heads": (0, self.heads),
                 "seed": (0, 2**63 - 1),
                 "length": (1, (self.items - 1) // 2),
                 "batch": (1, 2**20),
@@ -67,6 +79,9 @@ class BlockSpec(Spec):
             }
         )
         require_divisor(self.d_model, self.heads)
+        require_key_heads(self.heads, self.key_heads)
+        if self.kv_heads == self.heads:
+            object.__setattr__(self, "kv_heads", 0)
         self._require_positive("learning_rate", "scale")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(
@@ -80,8 +95,18 @@ class BlockSpec(Spec):
 
     @property
     def budget(self) -> int:
-        """D_K = h·d_k."""
+        """D_K = h·d_k; with shared keys this is the queries' share of it, D_Q."""
         return self.heads * self.key_dim
+
+    @property
+    def key_heads(self) -> int:
+        """g, which is h where every head has its own keys."""
+        return self.kv_heads or self.heads
+
+    @property
+    def key_budget(self) -> int:
+        """D_KV = g·d_k, the columns that a key cache holds."""
+        return self.key_heads * self.key_dim
 
     @property
     def two_values(self) -> bool:
@@ -93,6 +118,14 @@ def require_divisor(d_model: int, heads: int) -> None:
     if d_model % heads:
         raise InputError(
             f"{heads} heads do not divide d_model {d_model} into values; choose a divisor"
+        )
+
+
+def require_key_heads(heads: int, key_heads: int) -> None:
+    """Refuse key heads that cannot be shared evenly."""
+    if heads % key_heads:
+        raise InputError(
+            f"{key_heads} key heads do not divide {heads} heads into groups; choose a divisor"
         )
 
 
@@ -154,7 +187,7 @@ class BlockResults(list[BlockResult]):
     """A list of results of block runs that a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        names = ("table", "control", "items", "d_model", "heads", "key_dim", "seed")
+        names = ("table", "control", "items", "d_model", "heads", "key_heads", "key_dim", "seed")
         rows = [
             [getattr(run.spec, name) for name in names] + [run.test, run.best_step] for run in self
         ]

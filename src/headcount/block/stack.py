@@ -27,7 +27,7 @@ _STATE_SHARE = 0.5  # of the free memory that a stack may take
 
 def group(spec: BlockSpec) -> Hashable:
     """Specs with equal groups can share a stack; d_k, seed, rates and a bar on s may differ."""
-    shape = (spec.items, spec.d_model, spec.heads, spec.length, spec.two_values)
+    shape = (spec.items, spec.d_model, spec.heads, spec.kv_heads, spec.length, spec.two_values)
     return spec.table, spec.table_hash, spec.scale, shape, spec.batch, *_pace(spec)
 
 
@@ -44,7 +44,8 @@ def capacity(spec: BlockSpec, device: str) -> int:
     """
     if device == "cpu":
         return 1
-    weights = 2 * spec.d_model * (spec.budget + (2 if spec.two_values else 1) * spec.d_model)
+    columns = spec.budget + spec.key_budget + (4 if spec.two_values else 2) * spec.d_model
+    weights = spec.d_model * columns
     activations = spec.batch * (spec.heads + 2) * spec.d_model
     memory = torch.cuda.mem_get_info()[0] * _STATE_SHARE
     # Bytes: weights in six float32 copies (with moments, best, gradients), activations in three.

@@ -19,9 +19,9 @@ _WEIGHTS = 0xB10C  # salt: one seed, separate draws
 def first_weights(spec: BlockSpec) -> Weights:
     """One run's weights before the first step: as nn.Linear's, uniform in ±1/√fan_in, biases too.
 
-    queries [d_model, heads, key_dim], keys [heads, key_dim, d_model], values [heads, d_model, d_v],
-    outputs [heads·d_v, d_model], up [d_model, ff], down [ff, d_model], their biases, and own_values
-    [d_model, d_model] for two values. A row vector is multiplied from the left.
+    queries [d_model, heads, key_dim], keys [key_heads, key_dim, d_model], values [heads, d_model,
+    d_v], outputs [heads·d_v, d_model], up [d_model, ff], down [ff, d_model], their biases, and
+    own_values [d_model, d_model] for two values. A row vector is multiplied from the left.
     """
     random = generator(spec.seed, _WEIGHTS)
     d, heads, key_dim = spec.d_model, spec.heads, spec.key_dim
@@ -33,7 +33,7 @@ def first_weights(spec: BlockSpec) -> Weights:
 
     weights = {
         "queries": uniform(d, d, heads, key_dim),
-        "keys": uniform(d, heads, key_dim, d),
+        "keys": uniform(d, spec.key_heads, key_dim, d),
         "values": uniform(d, heads, d, d // heads),
         "outputs": uniform(d, d, d),
         "up": uniform(d, d, FF),
@@ -62,7 +62,7 @@ def stacked(specs: Sequence[BlockSpec]) -> Weights:
 
 def plain_block(spec: BlockSpec, weights: Mapping[str, Tensor], run: int) -> Block:
     """One run of a stack as the plain module, its padding cut off."""
-    block = Block(spec.d_model, spec.heads, spec.key_dim, FF, spec.two_values)
+    block = Block(spec.d_model, spec.heads, spec.key_dim, FF, spec.two_values, spec.kv_heads)
     w = {name: part[run].detach().float().cpu() for name, part in weights.items()}
     matrices = {
         "queries.weight": w["queries"][:, :, : spec.key_dim].flatten(1).T,

@@ -140,9 +140,13 @@ def _summary(rows: pd.DataFrame, whole: bool) -> dict[str, Any]:
 def _name(row: dict[Any, Any]) -> str:
     """A setting in few words.
 
-    >>> _name({"control": "none", "scale": 1.5, "budget": 64, "heads": 2})
-    'budget 64, 2 heads, rows × 1.5'
+    >>> _name({"control": "none", "scale": 1.5, "budget": 64, "heads": 2, "key_heads": 1})
+    'budget 64, 2 heads, 1 key head, rows × 1.5'
     """
-    words = f"budget {row['budget']}, {row['heads']} head{'s' if row['heads'] > 1 else ''}"
+    from headcount.report.formatting import counted
+
+    words = f"budget {row['budget']}, {counted(row['heads'], 'head')}"
+    if row["key_heads"] != row["heads"]:
+        words += f", {counted(row['key_heads'], 'key head')}"
     words += f", {row['control']}" if row["control"] != "none" else ""
     return words + (f", rows × {row['scale']:g}" if row["scale"] != 1 else "")

@@ -33,7 +33,7 @@ class LawVerdict:
 
     part: str
     hypothesis: str
-    verdict: Literal["confirmed", "partly", "refuted"]
+    verdict: Literal["confirmed", "partly", "refuted", "open"]
     number: str
 
 

@@ -22,7 +22,7 @@ from headcount.block.spec import BlockResult
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.store.store import Store
-from headcount.sweeps.block_frame import BLOCK_COLUMNS, block_frame
+from headcount.sweeps.block_frame import block_frame, read_block_frame
 from headcount.sweeps.block_states import StateFolder
 from headcount.sweeps.manifest import Manifest, provenance
 
@@ -80,7 +80,7 @@ class BlockFolder:
         if not file.is_file():
             return block_frame(self.results())
         try:
-            return pd.read_parquet(file).loc[:, list(BLOCK_COLUMNS)]
+            return read_block_frame(file)
         except (ValueError, KeyError, OSError) as error:
             raise InputError(
                 f"{file}: cannot be read ({error}); remove it and run the command again"

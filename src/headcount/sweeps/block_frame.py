@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -15,6 +16,7 @@ from headcount.block.spec import BlockResult
 
 _OF_SPEC = (
     *("hash", "table", "table_hash", "items", "length", "d_model", "heads", "key_dim", "budget"),
+    *("key_heads", "key_budget"),  # fewer than heads and budget where heads share keys
     *("seed", "scale", "control", "steps", "batch", "learning_rate"),
 )
 _OF_RESULT = ("best_validation", "best_step", "test", "final_test", "barred_test")
@@ -25,12 +27,24 @@ BLOCK_COLUMNS = (
     *("target_best", "target_mean", "own_best", "own_mean"),
     *("loss", "diverged", "seconds", "history"),
 )
-_SETTING = ["control", "scale", "budget", "heads"]
+_SETTING = ["control", "scale", "budget", "heads", "key_heads"]
 
 
 def block_frame(results: Iterable[BlockResult]) -> pd.DataFrame:
     """One row per run with the columns `BLOCK_COLUMNS`."""
     return pd.DataFrame([_row(result) for result in results], columns=list(BLOCK_COLUMNS))
+
+
+def read_block_frame(path: Path) -> pd.DataFrame:
+    """The table of runs in a parquet file.
+
+    Files from before keys could be shared lack the columns for it: every head has its own keys.
+    """
+    frame = pd.read_parquet(path)
+    for name, own in (("key_heads", "heads"), ("key_budget", "budget")):
+        if name not in frame:
+            frame[name] = frame[own]
+    return frame.loc[:, list(BLOCK_COLUMNS)]
 
 
 def block_means(frame: pd.DataFrame) -> pd.DataFrame:

@@ -207,17 +207,18 @@ class Setting:
 def settings(evidence: Evidence) -> list[Setting]:
     """Every setting measured, the tables nearest to the paper's first.
 
-    On each table: the paper's experiment, the controls, and both with scaled rows. Where a setting
-    was run with several step limits, batches or learning rates, those of most of its runs count,
-    and of equals the longest.
+    On each table: the paper's experiment, the controls, and both with scaled rows, all without
+    shared keys. Where a setting was run with several step limits, batches or learning rates, those
+    of most of its runs count, and of equals the longest.
     """
-    if evidence.block.empty:
+    block = evidence.block.loc[evidence.block["key_heads"] == evidence.block["heads"]]
+    if block.empty:
         return []
-    keys = list(rows(evidence.block, *_KEY))
+    keys = list(rows(block, *_KEY))
     found = []
     for place in dict.fromkeys(keys):
         table, _, items, length, d_model, control, scale = place
-        runs = _one_protocol(evidence.block.loc[[key == place for key in keys]])
+        runs = _one_protocol(block.loc[[key == place for key in keys]])
         found.append(Setting(table, items, length, d_model, control, scale, runs))
     return sorted(found, key=_order)
 

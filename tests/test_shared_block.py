@@ -1,0 +1,146 @@
+"""Shared keys in a whole block: the rules of the preregistration, on made accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp, log, sqrt
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from headcount.reproduction.shared_block_verdicts import (
+    LEVELS,
+    mean_accuracies,
+    shared_block_verdicts,
+    thresholds,
+)
+from headcount.sweeps.block_plan import read_block_plan
+
+FOLDER = Path(__file__).parent.parent / "preregistrations" / "shared-keys-block"
+PLANS = [read_block_plan(FOLDER / f"{name}.toml") for name in ("large", "small")]
+SPECS = [spec for plan in PLANS for spec in plan.specs]
+Counts = Callable[[int, int, int], float]  # of heads, key heads and width
+
+
+def by_sum(h: int, g: int, k: int) -> float:
+    return (h + g) * k
+
+
+def by_queries(h: int, g: int, k: int) -> float:
+    return 2 * h * k
+
+
+def by_keys(h: int, g: int, k: int) -> float:
+    return 2 * g * k
+
+
+def by_gaussian_width(h: int, g: int, k: int) -> float:
+    """G for k far below d, scaled to the sum with keys of their own."""
+    return k * (sqrt(h) + sqrt(g)) ** 2 / 2
+
+
+def made(counts: Counts) -> pd.DataFrame:
+    """Runs whose accuracy depends on what counts alone, and a little on the seed."""
+    names = ("items", "d_model", "control", "heads", "key_heads", "key_dim", "budget", "key_budget")
+    rows = []
+    for spec in SPECS:
+        x = counts(spec.heads, spec.key_heads, spec.key_dim)
+        accuracy = 1 - exp(-((x / 120) ** 1.2)) + 0.004 * (spec.seed - 801)
+        more = {"seed": spec.seed, "test": accuracy, "diverged": float("nan")}
+        rows.append({name: getattr(spec, name) for name in names} | more)
+    return pd.DataFrame(rows)
+
+
+def test_the_plans_are_the_preregistered_grid():
+    for plan, sizes in zip(PLANS, ((2048, 256), (1024, 128)), strict=True):
+        assert len(plan.specs) == 168
+        assert {(spec.items, spec.d_model) for spec in plan.specs} == {sizes}
+    assert {spec.key_heads for spec in SPECS} == {1, 2, 4, 8}
+    assert {spec.seed for spec in SPECS} == {800, 801, 802}
+    assert {spec.control for spec in SPECS} == {"barred", "none"}
+    assert {(spec.steps, spec.batch, spec.length) for spec in SPECS} == {(20_000, 1024, 16)}
+    own = sorted({spec.budget + spec.key_budget for spec in SPECS if not spec.kv_heads})
+    for g in (1, 2, 4):
+        sums = sorted({spec.budget + spec.key_budget for spec in SPECS if spec.kv_heads == g})
+        assert sums == pytest.approx(own, rel=0.07)
+    assert (min(own), max(own)) == (48, 384)
+
+
+def test_means_are_over_seeds_and_a_diverged_run_counts_as_nothing():
+    runs = made(by_sum)
+    at = (runs["items"] == 2048) & (runs["control"] == "none") & (runs["key_heads"] == 2)
+    at &= runs["key_dim"] == 10
+    one = mean_accuracies(runs).query(
+        "items == 2048 and control == 'none' and key_heads == 2 and key_dim == 10"
+    )
+    assert one[["sum", "seeds"]].to_numpy().tolist() == [[100, 3]]
+    assert one["accuracy"].item() == pytest.approx(runs.loc[at, "test"].mean())
+    runs.loc[at & (runs["seed"] == 800), "diverged"] = 2000.0
+    later = mean_accuracies(runs).loc[one.index]
+    assert later["accuracy"].item() == pytest.approx(runs.loc[at, "test"].iloc[1:].sum() / 3)
+    assert later["low"].item() == 0
+
+
+def test_a_threshold_is_where_the_accuracy_crosses_the_level():
+    runs = made(by_sum).query("items == 2048 and control == 'none' and key_heads == 8")
+    found = thresholds(runs)
+    assert found["level"].tolist() == list(LEVELS)
+    for row in found.to_dict("records"):
+        truth = 120 * (-log(1 - row["level"])) ** (1 / 1.2)
+        assert row["sum"] == pytest.approx(truth, rel=0.03)
+        assert row["q"] == 1
+    level = runs.assign(test=0.6)
+    assert thresholds(level).empty  # never crossed
+    twice = runs.assign(test=runs["key_dim"].map({3: 0.4, 4: 0.6, 6: 0.4, 8: 0.6}).fillna(0.6))
+    (last,) = thresholds(twice)["sum"]
+    assert 96 < last < 128
+    assert last == pytest.approx(sqrt(96 * 128))
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "rival", "weight"),
+    [
+        (by_sum, "confirmed", "confirmed", 1.0),
+        (by_queries, "refuted", "confirmed", 0.0),
+        (by_keys, "refuted", "refuted", None),
+        (by_gaussian_width, "partly", "refuted", None),
+    ],
+)
+def test_verdicts_tell_what_counts(counts, verdict, rival, weight):
+    runs = made(counts)
+    found = {one.part: one.verdict for one in shared_block_verdicts(runs)}
+    assert found == {"sum": verdict, "whole": verdict, "rival": rival}
+    if weight is not None:
+        shared = thresholds(runs).query("key_heads < heads")
+        assert len(shared) == 36
+        assert shared["weight"].to_numpy() == pytest.approx([weight] * 36, abs=0.25)
+
+
+def test_controls_are_judged_apart():
+    runs = made(by_sum)
+    other = made(by_queries)
+    mixed = pd.concat([runs.query("control == 'barred'"), other.query("control == 'none'")])
+    found = {one.part: one for one in shared_block_verdicts(mixed)}
+    assert [found[part].verdict for part in ("sum", "whole")] == ["confirmed", "refuted"]
+    assert "18 of 18 q within" in found["sum"].number
+
+
+def test_too_few_thresholds_leave_a_hypothesis_open():
+    runs = made(by_sum).query("key_heads in (8, 1)")
+    found = shared_block_verdicts(runs)
+    assert [one.verdict for one in found] == ["open", "open", "open"]
+    assert found[0].number == "6 thresholds to compare"
+    one_file = made(by_sum).query("items == 2048")
+    assert [one.verdict for one in shared_block_verdicts(one_file)] == [
+        "confirmed", "confirmed", "open",
+    ]  # fmt: skip
+    assert [one.verdict for one in shared_block_verdicts(runs.iloc[:0])] == ["open"] * 3
+
+
+def test_laws_predict_the_thresholds_they_make():
+    """At the larger d_model: the made runs take k far below it."""
+    wide = thresholds(made(by_gaussian_width)).query("key_heads < heads and d_model == 256")
+    assert len(wide) == 18
+    assert (wide["sum"] / wide["by_width"]).to_numpy() == pytest.approx([1] * len(wide), abs=0.06)
+    assert (wide["by_width"] > wide["by_freedom"]).all()
