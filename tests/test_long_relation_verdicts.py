@@ -21,7 +21,7 @@ BUDGETS = (8, 10, 12, 16, 20, 24, 32)
 RELATIONS = ("antonyms", "meronyms", "hypernyms", "common-synonyms")
 PROBLEMS = (
     *("minilm", "gaussian", "even", "minilm-even", "hubs", "shuffled"),
-    *("smollm2", "smollm2-gaussian"),
+    *("smollm2", "smollm2-gaussian", "smollm2-scaled"),
 )
 EVEN = {"items": 1149, "edges": 1331, "d_model": 384, "heads": 4}
 
@@ -100,6 +100,8 @@ def test_a_threshold_outside_the_budgets_is_a_bound():
         ({"hubs": 24}, 3, "refuted"),
         ({}, 4, "confirmed"),
         ({"minilm": 12}, 4, "refuted"),
+        ({"smollm2_scaled": 24}, 6, "confirmed"),
+        ({"smollm2_scaled": 32}, 6, "refuted"),
     ],
 )
 def test_the_rule_of_most_cases(needed, part, verdict):
@@ -118,5 +120,5 @@ def test_the_law_is_compared_with_the_even_graph():
 def test_the_number_of_cases_is_the_preregistered_one():
     counts = [len(found.ratios) for found in long_verdicts(made_runs())]
     # Hubs and shuffled rows are trained on two relations only; here all four have them.
-    assert counts == [8, 8, 4, 4, 4]
-    assert [hypothesis.part for hypothesis in LONG_HYPOTHESES] == [1, 2, 3, 4, 5]
+    assert counts == [8, 8, 4, 4, 4, 4]
+    assert [hypothesis.part for hypothesis in LONG_HYPOTHESES] == [1, 2, 3, 4, 5, 6]

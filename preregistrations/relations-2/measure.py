@@ -1,6 +1,7 @@
 """Train and compile what runs.toml lists on one GPU, and write runs.parquet and compiled.parquet.
 
 Usage: python preregistrations/relations-2/measure.py --out FOLDER --seconds 420
+The option --plan more.toml takes another list of runs.
 
 problems.py has written the files before. What is finished is written every 20 seconds. A run that
 the time limit ends is written too, with the checks that it has had.
@@ -28,15 +29,14 @@ from headcount.training.engines.triton.engine import TritonEngine
 from headcount.training.engines.triton.shape import Shape
 from headcount.training.train import UnderWay
 
-PLAN = tomllib.loads(Path(__file__).with_name("runs.toml").read_text(encoding="utf-8"))
 _COMPILE_SECONDS = {"hypernyms": 40.0, "synonyms": 60.0}  # of one search; 20 otherwise
 Named = dict[hc.RunSpec, tuple[str, str]]  # relation and problem of a run
 
 
-def specs() -> Named:
+def specs(plan: dict[str, Any]) -> Named:
     """Every run of the plan in its order."""
     named: Named = {}
-    for group in PLAN["runs"]:
+    for group in plan["runs"]:
         for name in group["problems"]:
             graph, table = problem(group["relation"], name)
             drawn = isinstance(table, int)
@@ -162,9 +162,9 @@ def start_training(named: Named, results: Results, deadline: float) -> list[thre
     return threads
 
 
-def searches() -> Iterator[tuple[str, str, int]]:
+def searches(plan: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
     """Relation, problem and budget of every search of the plan."""
-    for group in PLAN["compiled"]:
+    for group in plan["compiled"]:
         for name in group["problems"]:
             for budget in group["budgets"]:
                 yield group["relation"], name, budget
@@ -200,11 +200,13 @@ def main() -> None:
     began = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--plan", default="runs.toml")
     parser.add_argument("--seconds", type=float, default=420)
     parser.add_argument("--compile-seconds", type=float, default=100, help="before training begins")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    named, left = specs(), searches()
+    plan = tomllib.loads(Path(__file__).with_name(options.plan).read_text(encoding="utf-8"))
+    named, left = specs(plan), searches(plan)
     results = Results(options.out, named)
     # Training fills the GPU, and the small kernels of a search would wait for every one of its
     # blocks. So searches come first, while Triton compiles, and again after training.

@@ -79,6 +79,13 @@ LONG_HYPOTHESES = (
         ((0.8, nextafter(1.25, 2)),),
         ((0.0, nextafter(0.67, 1)), (1.5, inf)),
     ),
+    LongHypothesis(
+        6,
+        "scaled to a mean norm of 1, SmolLM2's rows cost less than twice as much as Gaussian ones",
+        (("smollm2-scaled", "smollm2-gaussian"),),
+        ((0.0, 2.0),),
+        ((2.0, inf),),
+    ),
 )
 
 
