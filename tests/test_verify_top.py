@@ -105,7 +105,8 @@ def test_many_tiles_and_float32(monkeypatch: pytest.MonkeyPatch):
     graph = random_graph(23, 40, seed=3)
     made = torch.Generator().manual_seed(5)
     table = torch.randn(23, 6, generator=made)
-    weights = KeyQuery(*(torch.randn(2, 6, 3, generator=made) for _ in range(2)), 0.0)
+    queries, keys = (torch.randn(2, 6, 3, generator=made) for _ in range(2))
+    weights = KeyQuery(queries, keys, 0.0)
     for precision in ("float32", "float64"):
         agrees(weights, graph, table, precision)
 

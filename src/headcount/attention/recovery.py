@@ -177,9 +177,10 @@ def summarise(
 ) -> Recovery:
     """Put the counts together: exactness, the margin of Definition 9.1, micro-F1."""
     correct = not (false_positives or false_negatives)
+    margins: list[float] = []
     if decide == "top":
-        both = lowest_edge and highest_non_edge
-        margins = [lowest_edge.score - highest_non_edge.score] if both else []
+        if lowest_edge and highest_non_edge:
+            margins = [lowest_edge.score - highest_non_edge.score]
     else:
         margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
         margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
