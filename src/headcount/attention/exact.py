@@ -8,7 +8,7 @@ Algorithms, §3.1).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -144,13 +144,39 @@ def predicted_exactly(
     sources: Int[Tensor, " pairs"],
     targets: Int[Tensor, " pairs"],
 ) -> Bool[Tensor, " pairs"]:
-    """Whether each pair's score is above τ in exact arithmetic; for the few pairs that need it.
+    """Whether each pair's score is above τ in exact arithmetic; for the few pairs that need it."""
+    if weights.aggregation == "logsumexp" and weights.heads > 1:
+        pairs = _exact_head_scores(weights, table, sources, targets)
+        above = [joined_above(weights, list(pair)) for pair in pairs]
+    else:
+        threshold = Fraction(weights.threshold)
+        above = [score > threshold for score in exact_scores(weights, table, sources, targets)]
+    return torch.tensor(above, dtype=torch.bool, device=sources.device)
+
+
+def exact_scores(
+    weights: KeyQuery,
+    table: Float[Tensor, "items d_model"],
+    sources: Int[Tensor, " pairs"],
+    targets: Int[Tensor, " pairs"],
+) -> list[Fraction]:
+    """Each pair's score under max or sum, without rounding."""
+    join = sum if weights.aggregation == "sum" else max
+    return [Fraction(join(pair)) for pair in _exact_head_scores(weights, table, sources, targets)]
+
+
+def _exact_head_scores(
+    weights: KeyQuery,
+    table: Float[Tensor, "items d_model"],
+    sources: Int[Tensor, " pairs"],
+    targets: Int[Tensor, " pairs"],
+) -> Iterator[tuple[Fraction, ...]]:
+    """Each pair's scores in all heads.
 
     Every float is an integer times a power of two, so Python's integers suffice.
     """
     query_weights, query_exponent = _integers(weights.queries)
     key_weights, key_exponent = _integers(weights.keys)
-    above = []
     for left, right in zip(sources.cpu().split(_CHUNK), targets.cpu().split(_CHUNK), strict=True):
         used, places = np.unique(np.concatenate([left, right]), return_inverse=True)
         rows, row_exponent = _integers(table[torch.from_numpy(used).to(table.device)])
@@ -159,15 +185,8 @@ def predicted_exactly(
             products = (rows @ query)[places[: left.numel()]] * (rows @ key)[places[left.numel() :]]
             heads.append(products.sum(axis=1))
         unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
-        if weights.aggregation == "logsumexp" and weights.heads > 1:
-            above += [
-                joined_above(weights, [int(score) * unit for score in pair])
-                for pair in zip(*heads, strict=True)
-            ]
-            continue
-        scores = np.sum(heads, axis=0) if weights.aggregation == "sum" else np.max(heads, axis=0)
-        above += [int(score) * unit > Fraction(weights.threshold) for score in scores]
-    return torch.tensor(above, dtype=torch.bool, device=sources.device)
+        for pair in zip(*heads, strict=True):
+            yield tuple(int(score) * unit for score in pair)
 
 
 def _product_error(width: int, query_norm: float, key_norm: float, dtype: torch.dtype) -> float:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from headcount.notebook import chart
 from headcount.problem.graph import Graph
 from headcount.problem.tables import TableLike
 from headcount.shapes import Bool, Float
+
+Decide = Literal["threshold", "top"]  # edges exceed τ, or targets are the top of their row
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +136,11 @@ class KeyQuery:
         noted = self.notes.get("context_length", "")
         return int(noted) if noted.isdecimal() and int(noted) > 0 else None
 
+    @property
+    def decided_by(self) -> Decide:
+        """`top` where the notes say that rows are read by their highest score, else `threshold`."""
+        return "top" if self.notes.get("decide") == "top" else "threshold"
+
     def scores(
         self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]
     ) -> Float[Tensor, "*batch heads a b"]:
@@ -164,7 +171,15 @@ class KeyQuery:
     def decide(
         self, context: Float[Tensor, "*batch length d_model"]
     ) -> Bool[Tensor, "*batch length length"]:
-        """Which ordered pairs of the context's rows are declared edges: aggregated score > τ."""
+        """Which ordered pairs of the context's rows are declared edges: aggregated score > τ.
+
+        Weights decided by the top of a row have no τ; take the argmax of `aggregate` for them.
+        """
+        if self.decided_by == "top":
+            raise InputError(
+                "these weights are decided by the top of a row and have no threshold; "
+                "take the argmax of aggregate(scores(context, context))"
+            )
         return self.aggregate(self.scores(context, context)) > self.threshold
 
     def all_pairs(

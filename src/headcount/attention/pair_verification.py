@@ -29,9 +29,9 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
     original = weights
     weights, table, exponent = rescaled(weights, table)
     decider = PairDecider.of(weights, table)
-    dtype = _choose_dtype(precision, graph.items**2 * weights.budget, decider.bound)
-    size = _tile_size(table.device)
-    edges = _EdgesByTile.of(graph, size, table.device)
+    dtype = choose_dtype(precision, graph.items**2 * weights.budget, decider.bound)
+    size = tile_size(table.device)
+    edges = EdgesByTile.of(graph, size, table.device)
     edge_scores = torch.empty(graph.edges, dtype=dtype, device=table.device)
     # Most tiles hold no score near τ: one maximum per tile rules them out.
     floor, _ = cuts(weights.threshold, decider.bound.of(dtype), dtype)
@@ -72,15 +72,16 @@ def tile_count(items: int, device: torch.device) -> int:
     >>> tile_count(1, torch.device("cpu")), tile_count(_TILE + 1, torch.device("cpu"))
     (1, 4)
     """
-    return (-(-items // _tile_size(device))) ** 2
+    return (-(-items // tile_size(device))) ** 2
 
 
-def _tile_size(device: torch.device) -> int:
+def tile_size(device: torch.device) -> int:
+    """Rows and columns of a tile."""
     return _TILE if device.type == "cpu" else 4 * _TILE
 
 
 @dataclass(frozen=True)
-class _EdgesByTile:
+class EdgesByTile:
     """The edge list in the order in which tiles are visited, and where each tile's edges begin."""
 
     sources: Int[Tensor, " edges"]
@@ -88,7 +89,7 @@ class _EdgesByTile:
     begins: Int[np.ndarray, " bounds"]
 
     @classmethod
-    def of(cls, graph: Graph, size: int, device: torch.device) -> _EdgesByTile:
+    def of(cls, graph: Graph, size: int, device: torch.device) -> EdgesByTile:
         across = -(-graph.items // size)
         tile = graph.sources // size * across + graph.targets // size
         order = np.argsort(tile, kind="stable")
@@ -121,14 +122,15 @@ class _Peaks:
             self.highest = max(self.highest, peak)
 
 
-def _choose_dtype(precision: str, work: float, bound: ErrorBound) -> torch.dtype:
+def choose_dtype(precision: str, work: float, bound: ErrorBound) -> torch.dtype:
+    """The dtype of a pass of `work` multiply-adds."""
     if precision == "float64" or not np.isfinite(bound.float32):
         return torch.float64
     return torch.float32 if precision == "float32" or work > _DOUBLE_WORK else torch.float64
 
 
 def _lowest_edge(
-    decider: PairDecider, scores: Tensor, edges: _EdgesByTile, exponent: int
+    decider: PairDecider, scores: Tensor, edges: EdgesByTile, exponent: int
 ) -> Extreme | None:
     if not scores.numel():
         return None

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from headcount.attention.key_query import KeyQuery
+from headcount.attention.key_query import Decide, KeyQuery
 from headcount.errors import InputError
 from headcount.notebook import html_table
 
@@ -72,6 +72,11 @@ class Recovery:
     Where softmax weights were decided for all contexts of one length, `certificate` holds that
     answer and `exact` says whether they are certified; the other numbers are of the contexts that
     were counted, as `scope` and `contexts` say.
+
+    With `decide` "top" no threshold takes part: every target is to score above every other item of
+    its row. `margin` is then the least difference of the two, `lowest_edge` and `highest_non_edge`
+    are the pairs of one row that attain it. `false_negatives` counts targets that another item
+    reaches, `false_positives` the items that reach a target of their row.
     """
 
     exact: bool | None
@@ -94,6 +99,7 @@ class Recovery:
     failed_contexts: int = 0
     failure_rate_below: float | None = None
     certificate: SoftmaxCertificate | None = None
+    decide: Decide = "threshold"
 
     @property
     def verdict(self) -> Literal["certified", "refuted", "open"] | None:
@@ -118,6 +124,10 @@ class Recovery:
         if self.certificate is not None:
             return self.certificate.statement
         errors = self.false_positives + self.false_negatives
+        if self.decide == "top":
+            if self.correct:
+                return "every target is the top of its row in every context that holds it"
+            return f"{self.false_negatives:,} targets are reached by another item of their row"
         if self.scope == "all pairs":
             if self.correct:
                 return "every pair is decided correctly, hence in every context of every length"
@@ -162,12 +172,18 @@ def summarise(
     false_negatives: int,
     lowest_edge: Extreme | None,
     highest_non_edge: Extreme | None,
+    decide: Decide = "threshold",
     **rest: Any,
 ) -> Recovery:
     """Put the counts together: exactness, the margin of Definition 9.1, micro-F1."""
     correct = not (false_positives or false_negatives)
-    margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
-    margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
+    margins: list[float] = []
+    if decide == "top":
+        if lowest_edge and highest_non_edge:
+            margins = [lowest_edge.score - highest_non_edge.score]
+    else:
+        margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
+        margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
     margin = min(margins) if margins else float("inf")
     if margins and not math.isfinite(margin):
         raise InputError(
@@ -188,5 +204,6 @@ def summarise(
         lowest_edge=lowest_edge,
         highest_non_edge=highest_non_edge,
         scope=scope,
+        decide=decide,
         **rest,
     )

@@ -8,16 +8,17 @@ on the context, so contexts are checked: given ones, drawn ones, or all of one l
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headcount.attention.context_verification import checked_contexts, verify_contexts
-from headcount.attention.key_query import KeyQuery
+from headcount.attention.key_query import Decide, KeyQuery
 from headcount.attention.pair_verification import verify_pairs
 from headcount.attention.recovery import Recovery, SoftmaxCertificate
+from headcount.attention.row_verification import verify_rows
 from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
@@ -40,6 +41,7 @@ def verify(
     seed: int = 0,
     precision: Literal["auto", "float32", "float64"] = "auto",
     device: str | torch.device = "auto",
+    decide: str | None = None,
 ) -> Recovery:
     """Check weights against a graph. `table` has one row per item.
 
@@ -54,6 +56,10 @@ def verify(
     `certificate` says certified, refuted or open, `exact` says whether it is certified, and the
     counts are of the context that refutes, or of drawn ones. `search` is how many cases are looked
     into before the verdict is open (see `softmax_certificate`). Max and sum need no length.
+
+    With `decide="top"` no threshold takes part: every target must score above every other item of
+    its row, hence be the top of the row in every context that holds it. Items without targets are
+    not judged. By default the weights' note `decide` says which holds.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> graph, table = permutation_graph(8), torch.eye(8)
@@ -74,6 +80,18 @@ def verify(
     rows, weights = table_for(graph, table), weights.detached()
     contexts = torch.from_numpy(contexts) if isinstance(contexts, np.ndarray) else contexts
     _check(weights, graph, rows, contexts, samples, precision)
+    decide = decide or weights.decided_by
+    if decide not in get_args(Decide):
+        raise InputError(f"decide {decide!r} is unknown; use threshold or top")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if decide == "top":
+        if contexts is not None or context_length is not None:
+            raise InputError(
+                "the top of a row is decided over all items, for every context; leave out contexts "
+                "and context_length, or use decide='threshold'"
+            )
+        return verify_rows(weights.to(device), graph, rows.to(device), precision)
     if context_length is not None and contexts is not None:
         raise InputError("contexts and a context length exclude each other; give one of them")
     certificate = None
@@ -81,8 +99,6 @@ def verify(
         certificate = softmax_certificate(weights, graph, rows, context_length, search=search)
     if weights.aggregation == "softmax" and contexts is None:
         contexts = _contexts_to_count(weights, graph, certificate)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     weights, rows = weights.to(device), rows.to(device)
     if contexts is None:
         return verify_pairs(weights, graph, rows, precision)

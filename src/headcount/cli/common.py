@@ -53,6 +53,13 @@ class DeviceOption(StrEnum):
     cuda = "cuda"
 
 
+class DecideOption(StrEnum):
+    """What tells edges: a score above τ, or the top of a row."""
+
+    threshold = "threshold"
+    top = "top"
+
+
 def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
     """Print a result: one JSON object, or aligned `name value` lines under a title."""
     if as_json:

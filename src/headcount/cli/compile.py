@@ -12,6 +12,7 @@ import typer
 from headcount.cli import sizes
 from headcount.cli.common import (
     TABLE_HELP,
+    DecideOption,
     DeviceOption,
     Json,
     Quiet,
@@ -52,6 +53,10 @@ def compile(
         sizes.Variant, typer.Option(help="How heads are joined.")
     ] = sizes.Variant.max,
     context_length: Annotated[int | None, typer.Option(help="ℓ, for --variant softmax.")] = None,
+    decide: Annotated[
+        DecideOption,
+        typer.Option(help="A threshold, or top: each target scores highest of its row."),
+    ] = DecideOption.threshold,
     seed: Seed = 0,
     device: Annotated[
         DeviceOption, typer.Option(help="Where to search; softmax runs on the CPU.")
@@ -70,6 +75,9 @@ def compile(
     head, and are verified after rounding. With --variant softmax the
     certificate covers every context of --context-length items.
 
+    With --decide top no threshold takes part: every target scores above every
+    other item of its row, so it is the top in every context that holds it.
+
     Exit code 0: certified; 1: nothing found, and how far it got; 2: bad input.
 
     \b
@@ -78,6 +86,7 @@ def compile(
       headcount compile graph.csv table.npy --budget 40 --time-limit 60
       headcount compile graph.csv table.npy --bits 8 --out weights.safetensors
       headcount compile graph.csv table.npy --variant softmax --context-length 16
+      headcount compile graph.csv table.npy --decide top --out weights.safetensors
     """
     from headcount.compiler.compile import compile as run
     from headcount.compiler.grid import bit_account
@@ -107,6 +116,7 @@ def compile(
             bits=bits,
             variant=variant.value,
             context_length=context_length,
+            decide=decide.value,
         )
     seconds = time.monotonic() - began
     if out is not None:
@@ -120,6 +130,8 @@ def _title(found: Compiled) -> str:
         f"all {found.certificate.pairs:,} pairs are correct",
         found.certificate.context_length,
     )
+    if found.certificate.decide == "top":
+        return "certified: every target is the top of its row in every context that holds it"
     return f"certified: {pairs}" + (f" in every context of {length} items" if length else "")
 
 

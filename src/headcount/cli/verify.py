@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.common import GraphFile, Json, Seed, TableFile, TableKey, WeightsFile, emit
+from headcount.cli.common import (
+    DecideOption,
+    GraphFile,
+    Json,
+    Seed,
+    TableFile,
+    TableKey,
+    WeightsFile,
+    emit,
+)
 from headcount.cli.items import NamesFile, add_names, in_words
 from headcount.errors import InputError
 from headcount.progress import notice
@@ -34,6 +43,13 @@ def verify(
         int, typer.Option(help="With --context-length: cases to look into before giving up.")
     ] = 20_000,
     samples: Annotated[int, typer.Option(help="Softmax: how many contexts to draw.")] = 2000,
+    decide: Annotated[
+        DecideOption | None,
+        typer.Option(
+            help="A threshold, or top: each target scores highest of its row.",
+            show_default="as the weights say",
+        ),
+    ] = None,
     seed: Seed = 0,
     key: TableKey = None,
     names: NamesFile = None,
@@ -49,10 +65,14 @@ def verify(
     With --context-length the answer covers every context of that length:
     certified, refuted (by a context that is shown) or open.
 
+    With --decide top no threshold takes part: every target must score above
+    every other item of its row, so it is the top in every context.
+
     \b
     Example:
       headcount verify weights.safetensors graph.csv table.npy --json
       headcount verify softmax.safetensors graph.csv table.npy --context-length 16
+      headcount verify weights.safetensors graph.csv table.npy --decide top
     """
     from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.verification import verify as run
@@ -77,6 +97,7 @@ def verify(
         search=search,
         samples=samples,
         seed=seed,
+        decide=decide and decide.value,
     )
     if json:
         emit(add_names(found.as_dict(), read), True)

@@ -34,6 +34,10 @@ class Certificate:
     from its true value; pairs closer to τ than that were decided in exact arithmetic. `bits`: the
     weights are on a grid of that many bits. `context_length` ℓ: softmax weights, correct in every
     context of ℓ items; their scores are bounds over all of these.
+
+    `decide` "top": every target scores above every other item of its row. The binding pairs are of
+    the row where that is closest, `margin` is their difference, and `relative_margin` the
+    difference over the sum of their absolute scores.
     """
 
     margin: float
@@ -50,6 +54,7 @@ class Certificate:
     table_hash: str
     bits: int | None = None
     context_length: int | None = None
+    decide: str = "threshold"
 
     @classmethod
     def of(
@@ -71,6 +76,7 @@ class Certificate:
             checked_in=found.checked_in,
             score_error=found.score_error,
             bits=bits,
+            decide=found.decide,
             **_common(found, weights, graph, table),
         )
 
@@ -140,7 +146,7 @@ class Certificate:
         if not isinstance(values, dict):
             raise InputError(f"not a certificate: no JSON object; {remedy}")
         names = [field.name for field in fields(cls)]
-        for name in names[:-2]:  # `bits` and `context_length` may be missing
+        for name in names[:-3]:  # `bits`, `context_length` and `decide` may be missing
             if name not in values:
                 raise InputError(f"not a certificate: {name} is missing; {remedy}")
         if unknown := sorted(set(values) - set(names)):
@@ -169,7 +175,7 @@ def _common(
     """What both kinds of certificate take over from the answer, and the names of the problem."""
     return {
         "margin": found.margin,
-        "relative_margin": found.margin / abs(weights.threshold),
+        "relative_margin": _relative_margin(found, weights),
         "threshold": weights.threshold,
         "lowest_edge": found.lowest_edge,
         "highest_non_edge": found.highest_non_edge,
@@ -177,6 +183,14 @@ def _common(
         "graph_hash": graph_hash(graph),
         "table_hash": table_hash(table),
     }
+
+
+def _relative_margin(found: Recovery | SoftmaxCertificate, weights: KeyQuery) -> float:
+    if isinstance(found, SoftmaxCertificate) or found.decide == "threshold":
+        return found.margin / abs(weights.threshold)
+    if found.lowest_edge is None or found.highest_non_edge is None:  # no row has both
+        return 1.0
+    return found.margin / (abs(found.lowest_edge.score) + abs(found.highest_non_edge.score))
 
 
 def certify(

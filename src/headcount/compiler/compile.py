@@ -28,6 +28,7 @@ def compile(
     bits: int | None = None,
     variant: str = "max",
     context_length: int | None = None,
+    decide: str = "threshold",
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` correctly, with a certificate.
 
@@ -38,6 +39,10 @@ def compile(
     With `bits` the weights are on a grid of that many bits, and are certified after rounding. With
     `variant="softmax"` they are read by softmax over contexts of `context_length` items, and
     certified for all of these.
+
+    With `decide="top"` no threshold takes part: every target scores above every other item of its
+    row, hence is the top of the row in every context that holds it. A target is not compared with
+    another target, and items without targets are not judged.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> from headcount.problem.embeddings import gaussian_embeddings
@@ -58,9 +63,10 @@ def compile(
         bits=bits,
         variant=variant,
         context_length=context_length,
+        decide=decide,
         **options,
     )
-    require_possible(request.graph, request.table)
+    require_possible(request.graph, request.table, request.top)
     return _search_for(request).run()
 
 

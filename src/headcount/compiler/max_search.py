@@ -20,6 +20,7 @@ from headcount.compiler.objective import Weights
 from headcount.compiler.polish import certified_weights, widen_margin
 from headcount.compiler.request import CompileRequest
 from headcount.compiler.search import Attempt, WeightSearch
+from headcount.compiler.staged_descent import Stages, descend_in_stages, widen_in_stages
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
@@ -34,6 +35,8 @@ _TRIALS = 8
 _HASTY = 160  # steps of round 0, enough where the budget is ample
 _STEPS = 400  # of round 1; 1.5 times as many in every later round
 _SMALL = 2**18  # scores of all trials and heads up to which one thread is used
+_STAGES = 16  # of round 0; 1.5 times as many in every later round
+_WIDENINGS = 6  # rounds in which a margin is widened
 _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which weights are not polished
 _POLISH = 60  # steps
@@ -54,6 +57,11 @@ class MaxSearch(WeightSearch):
     def problem(self) -> WhitenedProblem:
         request = self.request
         return WhitenedProblem.of(request.graph, request.table, 1.0, request.torch_device)
+
+    @property
+    def _staged(self) -> bool:
+        """Whether L-BFGS descends, which is quicker than Levenberg–Marquardt on small tables."""
+        return self.request.top
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table)
@@ -141,10 +149,10 @@ class MaxSearch(WeightSearch):
         """The outcome of a descent; after Ctrl-C the best trial that it had."""
         latest = None
 
-        def keep_on(step: int, best: Descended) -> bool:
+        def keep_on(step: int, best: Descended | None) -> bool:
             nonlocal latest
             latest = best
-            if step % _LINE == 0:
+            if best is not None and step % _LINE == 0:
                 self.request.progress(
                     f"{in_words(widths)}: step {step}, {best.wrong} violations, gap {best.gap:.3g}"
                 )
@@ -154,6 +162,11 @@ class MaxSearch(WeightSearch):
         seed = self.request.seed + 1000 * number
         try:
             with _denormals_flushed():
+                if self._staged:
+                    stages = Stages(int(_STAGES * 1.5**number))
+                    return descend_in_stages(
+                        problem, widths, self.request.top, seed, stages, keep_on
+                    )
                 return descend(problem, widths, trials, seed, schedule, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
@@ -170,11 +183,17 @@ class MaxSearch(WeightSearch):
         enough = max(_ENOUGH, self.request.margin)
         try:
             with _denormals_flushed():
-                wide = widen_margin(problem, weights, self.in_time, enough, steps)
-            return certified_weights(problem, wide, widths, *given)
+                if self._staged:
+                    rounds = _WIDENINGS if problem.items <= _LARGE else _WIDENINGS // 3
+                    wide = widen_in_stages(
+                        problem, weights, widths, self.request.top, self.in_time, enough, rounds
+                    )
+                else:
+                    wide = widen_margin(problem, weights, self.in_time, enough, steps)
+            return certified_weights(problem, wide, widths, *given, self.request.top)
         except KeyboardInterrupt:
             self.stopped = True
-            return certified_weights(problem, weights, widths, *given)
+            return certified_weights(problem, weights, widths, *given, self.request.top)
 
     def how_far(self) -> str:
         tried, when = self.frontier, self._when()

@@ -132,7 +132,7 @@ class Objective:
         best = scores.amax(1)
         missed = best <= self.problem.level
         short = (self.problem.level + margin - scores).clamp_min_(0)
-        cost, share = _shared(short.square(), temperature)
+        cost, share = shared(short.square(), temperature)
         # Given the shares, an edge is a squared shortfall in each head, weighted by its share.
         pull = share.mul_(short > 0).mul_(pressure.edges.unsqueeze(1))
         sums = _Sums(
@@ -251,7 +251,7 @@ class _Sums:
     above: list[Int[Tensor, " places"]]
 
 
-def _shared(
+def shared(
     costs: Float[Tensor, "trials heads edges"], temperature: float
 ) -> tuple[Float[Tensor, "trials edges"], Float[Tensor, "trials heads edges"]]:
     """The softened least cost of each edge, and each head's share in it.

@@ -40,6 +40,7 @@ class CompileRequest:
     bits: int | None = None
     variant: str = "max"
     context_length: int | None = None
+    decide: str = "threshold"
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -53,8 +54,18 @@ class CompileRequest:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all pairs are edges, or none: then a threshold alone decides them."""
+        """Whether all pairs are edges, or none: then a threshold alone decides them.
+
+        By top no row may have both: then there is nothing to order.
+        """
+        if self.top:
+            return bool(np.isin(self.graph.out_degrees, (0, self.graph.items)).all())
         return self.graph.edges in (0, self.graph.items**2)
+
+    @property
+    def top(self) -> bool:
+        """Whether rows are decided by their top, without a threshold."""
+        return self.decide == "top"
 
     def _check_numbers(self) -> None:
         if self.heads is not None and self.heads < 1:
@@ -78,6 +89,13 @@ class CompileRequest:
             check_bits(self.bits)
 
     def _check_variant(self) -> None:
+        if self.decide not in ("threshold", "top"):
+            raise InputError(f"decide {self.decide!r} is unknown; use threshold or top")
+        if self.top and (self.variant == "softmax" or self.bits is not None):
+            raise InputError(
+                "weights decided by the top of a row are compiled for max, without rounding; leave "
+                "out variant (--variant) and bits (--bits); a single head serves softmax as well"
+            )
         if self.variant not in ("max", "softmax"):
             raise InputError(f"variant {self.variant!r} is unknown; use max or softmax")
         if self.variant == "max":
@@ -113,26 +131,34 @@ class CompileRequest:
             raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
 
 
-def require_possible(graph: Graph, table: Float[Tensor, "items d_model"]) -> None:
+def require_possible(
+    graph: Graph, table: Float[Tensor, "items d_model"], top: bool = False
+) -> None:
     """Refuse what no weights can do.
 
     Equal rows score alike, so their edges must agree; a zero row scores 0 with every item, so
-    either all of its pairs are edges or none is.
+    either all of its pairs are edges or none is. By `top` only the order in a row matters: the
+    targets of equal rows may be nested, and a zero row may be a target.
     """
     if not table.isfinite().all():
         raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
     rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0
-    _require_equal_rows_to_agree(graph, rows)
+    _require_equal_rows_to_agree(graph, rows, top)
     for i in np.flatnonzero(~rows.any(axis=1)):
-        touching = int(((graph.sources == i) | (graph.targets == i)).sum())
-        if touching not in (0, 2 * graph.items - 1):
+        touching, most = int(graph.out_degrees[i]), graph.items
+        if not top:
+            touching = int(((graph.sources == i) | (graph.targets == i)).sum())
+            most = 2 * graph.items - 1
+        if touching not in (0, most):
             raise NoSolution(
-                f"row {i} of the table is zero, so all its scores are equal, "
+                f"row {graph.name(i)} of the table is zero, so all its scores are equal, "
                 "but only some of its pairs are edges; give it a vector"
             )
 
 
-def _require_equal_rows_to_agree(graph: Graph, rows: Float[np.ndarray, "items d_model"]) -> None:
+def _require_equal_rows_to_agree(
+    graph: Graph, rows: Float[np.ndarray, "items d_model"], top: bool
+) -> None:
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     twin = first[group.ravel()]
     directions = (
@@ -141,9 +167,11 @@ def _require_equal_rows_to_agree(graph: Graph, rows: Float[np.ndarray, "items d_
     )
     for i in np.flatnonzero(twin != np.arange(graph.items)):
         for name, here, there in directions:
-            mine, other = (np.sort(there[here == item]) for item in (i, twin[i]))
-            if not np.array_equal(mine, other):
+            mine, other = (set(there[here == item].tolist()) for item in (i, twin[i]))
+            nested = top and name == "out of" and (mine <= other or other <= mine)
+            if mine != other and not nested:
                 raise NoSolution(
-                    f"rows {twin[i]} and {i} of the table are equal but the edges {name} them "
-                    "differ, so no weights can tell them apart; change one of the rows"
+                    f"rows {graph.name(twin[i])} and {graph.name(i)} of the table are equal but "
+                    f"the edges {name} them differ, so no weights can tell them apart; change one "
+                    "of the rows"
                 )

@@ -92,7 +92,9 @@ class WeightSearch(ABC):
         if not self.request.is_constant:
             return None
         zero = torch.zeros(1, self.request.table.shape[1], 1)
-        return KeyQuery(zero, zero, threshold=-1.0 if self.request.graph.edges else 1.0)
+        notes = {"decide": "top"} if self.request.top else {}
+        threshold = -1.0 if self.request.graph.edges else 1.0
+        return KeyQuery(zero, zero, threshold, notes=notes)
 
     @abstractmethod
     def certify(self, weights: KeyQuery) -> Certificate | None:

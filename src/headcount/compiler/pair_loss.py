@@ -1,0 +1,231 @@
+"""The loss over all pairs and its slope, in one pass, for one trial: what L-BFGS descends.
+
+The loss is that of `objective`: squared violations of a margin μ around τ, edges shared among heads
+at a temperature. Where rows are decided by their top, each row i has a level t_i of its own in
+place of τ; only their mean is fixed, which keeps the scores from shrinking to nothing.
+
+A constant column in queries and keys adds μ − t_i to every score, so that one product gives each
+non-edge's violation before clamping, and the products that give the slopes sum it up again for t_i.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headcount.compiler.objective import Weights, shared
+from headcount.compiler.whitened import WhitenedProblem
+from headcount.shapes import Bool, Float, Int
+
+_TILE = {"cpu": 2**18, "cuda": 2**26}  # scores held at a time
+_ROWS = 16  # but no fewer rows at a time than this
+_HEAVIEST = 1e8  # a pair's weight grows no further
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a point does: exact if `gap` is positive.
+
+    `lows` and `highs` are each row's lowest edge and highest non-edge, `wrong` counts violations of
+    the level, a non-edge once for each head. `missed` and `above` are the wrong edges and the
+    places of the wrong non-edges.
+    """
+
+    lows: Float[Tensor, " items"]
+    highs: Float[Tensor, " items"]
+    top: bool
+    wrong: int
+    missed: Bool[Tensor, " edges"]
+    above: Int[Tensor, " places"]
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The lowest edge and the highest non-edge; by top, of the row where they are closest."""
+        if not self.top:
+            return float(self.lows.min()), float(self.highs.max())
+        closest = (self.lows - self.highs).argmin()
+        return float(self.lows[closest]), float(self.highs[closest])
+
+    @property
+    def gap(self) -> float:
+        low, high = self.extremes
+        return low - high
+
+    @property
+    def relative_gap(self) -> float:
+        """(low − high)/(|low| + |high|): half the gap as a share of the level in its middle."""
+        low, high = self.extremes
+        return (low - high) / (abs(low) + abs(high) or 1.0)
+
+
+class PairLoss:
+    """The loss of one problem in heads of the given widths, as a function of one flat vector.
+
+    The vector holds W_Q and W_K in whitened coordinates, and the rows' levels where `top`.
+    """
+
+    def __init__(self, problem: WhitenedProblem, widths: tuple[int, ...], top: bool) -> None:
+        self.problem, self.top = problem, top
+        self.shape = (2, len(widths), problem.rank, max(widths))
+        self.parameters = 2 * len(widths) * problem.rank * max(widths)
+        points, items = problem.points, problem.items
+        height = max(_ROWS, _TILE[points.device.type] // (len(widths) * items))
+        self.height = min(items, height)
+        tops = torch.arange(0, items + self.height, self.height).to(problem.sources)
+        bounds = torch.searchsorted(problem.sources, tops).tolist()
+        self.blocks = [
+            (slice(first, min(first + self.height, items)), slice(bounds[n], bounds[n + 1]))
+            for n, first in enumerate(range(0, items, self.height))
+        ]
+        self._places = [
+            (slice(None), problem.sources[few] - rows.start, problem.targets[few])
+            for rows, few in self.blocks
+        ]
+        self._buffer = points.new_empty(len(widths) * self.height * items)
+        self.edge_weight = points.new_ones(problem.edges)
+        self._pressed = problem.sources.new_empty(0), points.new_empty(0)  # places, weights
+        self._pressed_in = [slice(0, 0)] * len(self.blocks)
+
+    def start(self, weights: Weights) -> Float[Tensor, " parameters"]:
+        """The vector of given weights, all levels equal."""
+        parts = [weights.queries.flatten(), weights.keys.flatten()]
+        if self.top:
+            parts.append(parts[0].new_full((self.problem.items,), self.problem.level))
+        return torch.cat(parts)
+
+    def weights(self, at: Float[Tensor, " parameters"]) -> Weights:
+        queries, keys = at[: self.parameters].view(self.shape)
+        return Weights(queries[None], keys[None])
+
+    def scaled(self, at: Float[Tensor, " parameters"], factor: float) -> Tensor:
+        """Scores, and with them the levels, times `factor`."""
+        moved = at * factor**0.5
+        moved[self.parameters :] *= factor**0.5
+        return moved
+
+    def centred(self, at: Float[Tensor, " parameters"]) -> Float[Tensor, " parameters"]:
+        """The same weights with the levels in the middle of the gaps, scaled to the problem's."""
+        found = self.look(at)
+        low, high = found.lows, found.highs
+        if self.top:
+            both = (low - high).isfinite()
+            levels = torch.where(both, (low + high) / 2, high)
+            levels = torch.where(levels.isfinite(), levels, self.problem.level)
+            middle = float(levels[both].mean()) if bool(both.any()) else 0.0
+            at = torch.cat([at[: self.parameters], levels])
+        else:
+            middle = float(low.min() + high.max()) / 2
+        usable = middle * self.problem.level > 0
+        return self.scaled(at, self.problem.level / middle) if usable else at
+
+    def value_and_slope(
+        self, at: Float[Tensor, " parameters"], margin: float, temperature: float
+    ) -> tuple[float, Float[Tensor, " parameters"]]:
+        problem = self.problem
+        queries, keys, levels = self._projected(at)
+        wanted = levels[problem.sources] + margin
+        short = (wanted - _edge_scores(problem, queries, keys)).clamp_min_(0)
+        cost, share = shared(short.square()[None], temperature)
+        loss = (self.edge_weight * cost[0]).sum()
+        pull = share[0].mul_(short).mul_(self.edge_weight)
+        query, key = self._extended(queries, keys, margin - levels)
+        query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
+        for n, (rows, few, excess) in enumerate(self._violations(query, key)):
+            flat = excess.view(-1)
+            loss += torch.dot(flat, flat)
+            if (pressed := self._pressed_in[n]).stop > pressed.start:
+                loss += self._press(excess, rows, pressed)
+            excess[self._places[n]] = -pull[:, few]
+            torch.bmm(excess, key, out=query_slope[:, rows])
+            key_slope += excess.mT @ query[:, rows]
+        slope = torch.empty_like(at)
+        parts = slope[: self.parameters].view(self.shape)
+        for part, found in zip(parts, (query_slope, key_slope), strict=True):
+            torch.matmul(2 * problem.points.T, found[:, :, :-1], out=part)
+        if self.top:
+            by_row = -2 * query_slope[:, :, -1].sum(0)
+            slope[self.parameters :] = by_row - by_row.mean()
+        return float(loss), slope
+
+    def look(self, at: Float[Tensor, " parameters"]) -> Look:
+        """One pass without a slope."""
+        problem = self.problem
+        queries, keys, levels = self._projected(at)
+        best = _edge_scores(problem, queries, keys).amax(0)
+        missed = best <= levels[problem.sources]
+        query, key = self._extended(queries, keys, -levels)
+        high, wrong = levels.new_full((problem.items,), -torch.inf), missed.sum()
+        above = []
+        for rows, _, scores in self._scores(query, key):
+            high[rows] = scores.amax((0, 2))
+            over = scores > 0
+            wrong += over.sum()
+            row, column = over.any(0).nonzero(as_tuple=True)
+            above.append((row + rows.start) * problem.items + column)
+        high += levels
+        low = torch.full_like(high, torch.inf)
+        low.scatter_reduce_(0, problem.sources, best, "amin")
+        return Look(low, high, self.top, int(wrong), missed, torch.cat(above))
+
+    def press(self, found: Look, factor: float) -> None:
+        """Raise the weight of every pair that was found wrong."""
+        raised = (self.edge_weight * factor).clamp_max_(_HEAVIEST)
+        self.edge_weight = torch.where(found.missed, raised, self.edge_weight)
+        places, weights = self._pressed
+        every, which = torch.unique(torch.cat([places, found.above]), return_inverse=True)
+        grown = weights.new_ones(len(every))
+        grown[which[: len(places)]] = weights
+        grown[which[len(places) :]] *= factor
+        self._pressed = every, grown.clamp_max_(_HEAVIEST)
+        ends = torch.tensor([rows.stop for rows, _ in self.blocks]).to(every) * self.problem.items
+        bounds = [0, *torch.searchsorted(every, ends).tolist()]
+        self._pressed_in = [slice(*pair) for pair in itertools.pairwise(bounds)]
+
+    def _projected(self, at: Tensor) -> tuple[Tensor, Tensor, Float[Tensor, " items"]]:
+        queries, keys = self.problem.points @ at[: self.parameters].view(self.shape)
+        if self.top:
+            return queries, keys, at[self.parameters :]
+        return queries, keys, at.new_full((self.problem.items,), self.problem.level)
+
+    def _extended(
+        self, queries: Tensor, keys: Tensor, added: Float[Tensor, " items"]
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys with a column more, which adds a number to all scores of a row."""
+        heads, items, _ = queries.shape
+        query = torch.cat([queries, added.expand(heads, items)[:, :, None]], 2)
+        return query, torch.cat([keys, keys.new_ones(heads, items, 1)], 2)
+
+    def _scores(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Block by block the scores of non-edges, edges at −∞; the next reuses the buffer."""
+        across = key.mT.contiguous()
+        heads, items, _ = query.shape
+        for (rows, few), places in zip(self.blocks, self._places, strict=True):
+            height = rows.stop - rows.start
+            scores = self._buffer[: heads * height * items].view(heads, height, items)
+            torch.bmm(query[:, rows], across, out=scores)
+            scores[places] = -torch.inf
+            yield rows, few, scores
+
+    def _violations(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+        for rows, few, scores in self._scores(query, key):
+            yield rows, few, scores.relu_()
+
+    def _press(
+        self, excess: Float[Tensor, "heads rows items"], rows: slice, which: slice
+    ) -> Tensor:
+        """Weigh the pressed pairs of a block in place; what that adds to the loss."""
+        places, weights = (part[which] for part in self._pressed)
+        row, column = places // self.problem.items - rows.start, places % self.problem.items
+        before = excess[:, row, column]
+        after = before * weights
+        excess[:, row, column] = after
+        return (before * (after - before)).sum()
+
+
+def _edge_scores(problem: WhitenedProblem, queries: Tensor, keys: Tensor) -> Tensor:
+    """Each edge's score in each head."""
+    return (queries[:, problem.sources] * keys[:, problem.targets]).sum(2)

@@ -1,0 +1,110 @@
+"""L-BFGS on all pairs in stages of a shrinking margin: quick for small and middling tables.
+
+The margin μ and the weights of wrong pairs change between stages only, so that a stage is one
+smooth problem; what L-BFGS has learnt of the curvature is carried on. `descent` does the same with
+Levenberg–Marquardt steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headcount.compiler.descent import Descended, start
+from headcount.compiler.objective import Weights
+from headcount.compiler.pair_loss import PairLoss
+from headcount.compiler.quasi_newton import Memory, minimise
+from headcount.compiler.whitened import WhitenedProblem
+
+_GROWTH = 1.3  # how much wider a margin is tried each time
+_WIDENING = 15  # iterations for each
+
+
+@dataclass(frozen=True)
+class Stages:
+    """How a descent runs; the defaults are the measured best (docs/compiler.md)."""
+
+    count: int = 16
+    iterations: int = 20  # in each
+    widest: float = 0.8
+    narrowest: float = 0.01
+    softness: float = 3.0  # heads share an edge at temperature softness·μ²
+    pressing: float = 0.5  # share of the stages after which wrong pairs gain weight
+    factor: float = 1.5
+
+    def margin(self, stage: int) -> float:
+        share = stage / max(1, self.count - 1)
+        return self.widest * (self.narrowest / self.widest) ** share
+
+
+def descend_in_stages(
+    problem: WhitenedProblem,
+    widths: tuple[int, ...],
+    top: bool,
+    seed: int,
+    stages: Stages,
+    keep_on: Callable[[int, Descended | None], bool] = lambda steps, best: True,
+) -> Descended:
+    """Stop at the first exact point; `keep_on(steps, best so far)` is asked at every pass."""
+    loss = PairLoss(problem, widths, top)
+    at = loss.start(start(problem, widths, 1, seed))
+    memory = Memory.like(at)
+    best: Descended | None = None
+    steps = 0
+
+    def go_on() -> bool:
+        nonlocal steps
+        steps += 1
+        return keep_on(steps, best)
+
+    for stage in range(stages.count):
+        margin = stages.margin(stage)
+
+        def function(point, margin=margin):
+            return loss.value_and_slope(point, margin, stages.softness * margin**2)
+
+        # A wrong pair costs μ² or more, so a smaller loss is exact.
+        at = minimise(function, at, memory, stages.iterations, margin**2, go_on)
+        found = loss.look(at)
+        if best is None or found.gap > 0 or found.wrong < best.wrong:
+            best = Descended(loss.weights(at), found.gap, found.wrong, steps)
+        if best.gap > 0 or not keep_on(steps, best):
+            break
+        if stage >= stages.pressing * stages.count:
+            loss.press(found, stages.factor)
+    assert best is not None
+    return best
+
+
+def widen_in_stages(
+    problem: WhitenedProblem,
+    weights: Weights,
+    widths: tuple[int, ...],
+    top: bool,
+    keep_on: Callable[[], bool],
+    enough: float,
+    rounds: int,
+) -> Weights:
+    """Widen the relative margin of exact weights: each round aims a little beyond the last one."""
+    loss = PairLoss(problem, widths, top)
+    at = loss.centred(loss.start(weights))
+    best, widest = at, loss.look(at).relative_gap
+    for _ in range(rounds):
+        if widest >= enough or not keep_on():
+            break
+        margin = max(_GROWTH * widest, 1e-3)
+        # Centred scores have their level at ±1, so μ is a share of it.
+        at = minimise(
+            lambda point, margin=margin: loss.value_and_slope(point, margin, 0.0),
+            best,
+            Memory.like(best),
+            _WIDENING,
+            0.0,
+            keep_on,
+        )
+        at = loss.centred(at)
+        found = loss.look(at).relative_gap
+        if not found > widest:
+            break
+        best, widest = at, found
+    return loss.weights(best)
