@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ def graphs(draw, max_items=10):
 def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
     """(weights, graph, table) with uneven heads; coarse entries make ties at the threshold common.
 
+    Up to three heads share a key.
     `scales` are exponents: table, queries and keys are multiplied by powers of two drawn from them,
     τ accordingly.
     """
@@ -39,6 +42,8 @@ def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
         dtype = torch.float64
     table = entries(graph.items, d_model) * 2.0 ** sizes[0]
     widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    sharing = draw(st.sampled_from([1, 1, 2, 3]))
+    widths = [width for width in widths for _ in range(sharing)]
     heads = [
         (entries(d_model, width) * 2.0 ** sizes[1], entries(d_model, width) * 2.0 ** sizes[2])
         for width in widths
@@ -46,4 +51,4 @@ def problems(draw, aggregations=("max", "sum"), max_items=10, scales=(0,)):
     threshold = float(draw(st.integers(-3, 3))) if coarse else draw(st.floats(-2, 2))
     threshold *= 2.0 ** (2 * sizes[0] + sizes[1] + sizes[2])
     weights = KeyQuery.from_heads(heads, threshold, draw(st.sampled_from(aggregations)))
-    return weights, graph, table
+    return replace(weights, keys=weights.keys[::sharing]), graph, table

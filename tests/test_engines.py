@@ -69,8 +69,9 @@ def written_loss(
     spec: RunSpec, task: Task, context: Tensor, weights: Tensor, threshold: Tensor
 ) -> Tensor:
     """The loss of one context as the paper prints it, for autograd."""
-    queries, keys = task.rows[context] @ weights
-    scores = queries @ keys.mT
+    rows, key_of = task.rows[context], [k * spec.key_heads // spec.heads for k in range(spec.heads)]
+    queries, keys = weights[: spec.heads], weights[spec.heads :][key_of]
+    scores = (rows @ queries) @ (rows @ keys).mT
     if spec.variant == "softmax":  # Section 7.1
         joined = (scores / math.sqrt(spec.key_dim)).softmax(-1).sum(0)
     elif spec.variant == "logsumexp":
@@ -94,6 +95,7 @@ def written_loss(
     return functional.binary_cross_entropy_with_logits(logits, positive.float(), pos_weight=weight)
 
 
+@pytest.mark.parametrize("kv_heads", [0, 1, 2])
 @pytest.mark.parametrize(("graph", "table"), [("regular", "gaussian"), ("skewed", "binary")])
 @pytest.mark.parametrize(
     ("variant", "degree"),
@@ -102,9 +104,10 @@ def written_loss(
         *(("value", 1), ("value", 3), ("sum", 1), ("sum", 2), ("logsumexp", 1), ("logsumexp", 2)),
     ],
 )
-def test_the_reference_is_autograd_and_adamw(variant, degree, graph, table):
+def test_the_reference_is_autograd_and_adamw(variant, degree, graph, table, kv_heads):
     protocol = {"learning_rate": 1e-2, "validation": 2, "test": 2, "graph": graph, "table": table}
-    spec = RunSpec(24, 6, 3, 5, seed=1, variant=variant, degree=degree, **protocol)
+    heads = 6 if kv_heads else 3
+    spec = RunSpec(24, 6, heads, 5, 1, degree, variant, kv_heads=kv_heads, **protocol)
     if variant == "logsumexp":
         spec = replace(spec, temperature=0.3 * degree)
     task, start = task_of(spec), State.initial(spec)

@@ -18,7 +18,8 @@ def test_sum_is_one_head_of_width_d_k(problem):
     """Section 3's remark: linear aggregation equals one head with concatenated projections."""
     weights, _, table = problem
     query = torch.cat([weights.queries[k, :, :width] for k, width in enumerate(weights.widths)], 1)
-    key = torch.cat([weights.keys[k, :, :width] for k, width in enumerate(weights.widths)], 1)
+    keys = weights.keys_per_head
+    key = torch.cat([keys[k, :, :width] for k, width in enumerate(weights.widths)], 1)
     single = KeyQuery(query[None], key[None], weights.threshold, "max")
     joined = weights.aggregate(weights.scores(table, table))
     torch.testing.assert_close(

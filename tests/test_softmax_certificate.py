@@ -35,6 +35,7 @@ def ranges(weights: KeyQuery, table: torch.Tensor, length: int) -> tuple[np.ndar
     """min and max of A_ij over every context, as Eqs. (5)–(6) read; (inf, −inf) for none."""
     rows, items = table.double().numpy(), len(table)
     queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
+    keys = keys[[k * len(keys) // len(queries) for k in range(len(queries))]]
     logits = (
         np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys)
         / np.sqrt(weights.widths)[:, None, None]
@@ -65,7 +66,11 @@ def random_problem(seed: int) -> tuple[KeyQuery, Graph, torch.Tensor, int]:
         (entries(width) * scale, entries(width))
         for width in rng.integers(1, 4, size=rng.integers(1, 4)).tolist()
     ]
+    sharing = 1 + seed % 3  # heads with one key
+    if sharing > 1:
+        heads = [(entries(key.shape[1]) * scale, key) for _, key in heads for _ in range(sharing)]
     weights = KeyQuery.from_heads(heads, float(rng.uniform(0, len(heads))), "softmax")
+    weights = replace(weights, keys=weights.keys[::sharing])
     low, high = ranges(weights, table, length)
     if (
         rng.random() < 0.5

@@ -242,7 +242,7 @@ def _version_2(path: Path) -> None:
     with Store(path) as store:
         store.add(map(result_of, range(5)))
     with sqlite3.connect(path) as connection:
-        for name in ("details", *schema.PROBLEM):
+        for name in ("details", *schema.FROM_SPEC):
             connection.execute(f'ALTER TABLE runs DROP COLUMN "{name}"')
         for name in ("contents", "files"):
             connection.execute(f"DROP TABLE {name}")

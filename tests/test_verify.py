@@ -49,7 +49,8 @@ def exact_scores(weights: KeyQuery, table: torch.Tensor) -> list[list[Fraction]]
         per_head = [
             sum(
                 (
-                    project(weights.queries, rows[i], k, a) * project(weights.keys, rows[j], k, a)
+                    project(weights.queries, rows[i], k, a)
+                    * project(weights.keys, rows[j], k * weights.kv_heads // weights.heads, a)
                     for a in range(width)
                 ),
                 Fraction(0),
@@ -189,6 +190,7 @@ def test_contexts_agree_with_brute_force(problem, seed):
     for context in contexts:
         rows = table.double().numpy()[context]
         queries, keys = weights.queries.double().numpy(), weights.keys.double().numpy()
+        keys = keys[[k * len(keys) // len(queries) for k in range(len(queries))]]
         per_head = np.einsum("pi,kia,qj,kja->kpq", rows, queries, rows, keys)
         if weights.aggregation == "softmax":
             logits = per_head / np.sqrt(weights.widths)[:, None, None]

@@ -1,9 +1,9 @@
 """F1–D_K curves: means over seeds and their 95 % t-intervals (Appendix A.2).
 
-The frame of runs has one row per run and the columns of `COLUMNS`. Where its columns `graph` and
-`table` hold several kinds, each is a point of its own, and these columns are in the result. Further
-columns are ignored. Functions here take the runs of one protocol: the same seed twice at one
-configuration is an error, not an average.
+The frame of runs has one row per run and the columns of `COLUMNS`. Where its columns `graph`,
+`table` and `kv_heads` (shared keys; 0: every head has its own) hold several kinds, each is a point
+of its own, and these columns are in the result. Further columns are ignored. Functions here take
+the runs of one protocol: the same seed twice at one configuration is an error, not an average.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy import stats
 from headcount.errors import InputError
 
 POINT = ["variant", "degree", "items", "d_model"]  # one D_K* each
-USUAL = {"graph": "regular", "table": "gaussian"}  # in frames without these columns
+USUAL = {"graph": "regular", "table": "gaussian", "kv_heads": 0}  # in frames without them
 SPLIT = ["heads", "budget"]
 COLUMNS = (*POINT, "heads", "key_dim", "budget", "seed", "value", "diverged")
 CONFIDENCE = 0.95

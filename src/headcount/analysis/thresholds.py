@@ -72,7 +72,8 @@ class Thresholds(pd.DataFrame):
 def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     """D_K* and h* with their intervals for every point (variant, degree, items, d_model).
 
-    Graphs or tables of several kinds are points of their own, with columns `graph` or `table`.
+    Graphs, tables or shared keys of several kinds are points of their own, with columns `graph`,
+    `table` or `kv_heads`.
 
     `frame` has one row per run, as for `curves`; the result has one row per point and the columns
     of `Threshold`. `level` is the mean test F1 that a budget must reach. The variant "value" is

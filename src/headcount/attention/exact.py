@@ -52,11 +52,10 @@ class ErrorBound:
         row_grid = _grid(rows)
         # Error of a projection x·W, as a multiple of ‖W‖_F: |x|·|W| has norm at most ‖x‖‖W‖_F.
         drift = _gamma(rows.shape[1], torch.float64) * _largest_norm(rows)
-        bounds = []
+        bounds, all_keys = [], weights.keys_per_head
         for k, (query, key) in enumerate(zip(parts.queries, parts.keys, strict=True)):
             query_weights, key_weights = (
-                part.double() if total else part[k].double()
-                for part in (weights.queries, weights.keys)
+                part.double() if total else part[k].double() for part in (weights.queries, all_keys)
             )
             exact = _exact_dtypes(rows, row_grid, query_weights, key_weights, query, key)
             double, single = _head_errors(drift, query_weights, key_weights, query, key)
@@ -181,8 +180,9 @@ def _exact_head_scores(
         used, places = np.unique(np.concatenate([left, right]), return_inverse=True)
         rows, row_exponent = _integers(table[torch.from_numpy(used).to(table.device)])
         heads = []
-        for query, key in zip(query_weights, key_weights, strict=True):
-            products = (rows @ query)[places[: left.numel()]] * (rows @ key)[places[left.numel() :]]
+        keys = [(rows @ key)[places[left.numel() :]] for key in key_weights]
+        for k, query in enumerate(query_weights):
+            products = (rows @ query)[places[: left.numel()]] * keys[weights.key_head(k)]
             heads.append(products.sum(axis=1))
         unit = Fraction(2) ** (2 * row_exponent + query_exponent + key_exponent)
         for pair in zip(*heads, strict=True):

@@ -195,7 +195,7 @@ def _heads(weights: KeyQuery) -> _Heads:
         raise InputError(
             "attention modules do not join heads by logsumexp; give weights of max, sum or softmax"
         )
-    both = torch.stack([weights.queries, weights.keys]).double()
+    both = torch.stack([weights.queries, weights.keys_per_head]).double()
     heads = [both[:, k, :, :width] for k, width in enumerate(weights.widths)]
     joined = [torch.cat(heads, 2)] if weights.aggregation == "sum" else heads
     return [(query, key) for query, key in joined]

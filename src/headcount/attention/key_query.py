@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headcount.attention.aggregation import AnyAggregation
+from headcount.attention.shared_keys import require_kv_heads
 from headcount.errors import InputError
 from headcount.notebook import chart
 from headcount.problem.graph import Graph
@@ -26,17 +27,22 @@ Decide = Literal["threshold", "top"]  # edges exceed τ, or targets are the top 
 class KeyQuery:
     """h heads of W_Q, W_K [d_model, d_k], a threshold τ, and how heads are aggregated.
 
-    Heads may differ in width: `widths[k]` columns of head k are in use, the rest must be zero and
-    count nowhere. `notes` is free text that travels with the weights (method, seed, …).
+    Heads may share keys: with g rows of `keys`, where g divides h, head k uses row ⌊k·g/h⌋. Heads
+    may differ in width, but not those that share a key: `widths[k]` columns of head k are in use,
+    the rest must be zero and count nowhere. `notes` is free text that travels with the weights
+    (method, seed, …).
 
     >>> heads = [(torch.ones(3, 2), torch.ones(3, 2)), (torch.ones(3, 1), -torch.ones(3, 1))]
     >>> weights = KeyQuery.from_heads(heads, threshold=0.5)
     >>> weights.heads, weights.key_dim, weights.budget
     (2, 2, 3)
+    >>> shared = KeyQuery(torch.ones(4, 3, 2), torch.ones(1, 3, 2), threshold=0.5)
+    >>> shared.heads, shared.kv_heads, shared.budget, shared.key_budget
+    (4, 1, 8, 2)
     """
 
     queries: Float[Tensor, "heads d_model key_dim"]
-    keys: Float[Tensor, "heads d_model key_dim"]
+    keys: Float[Tensor, "kv_heads d_model key_dim"]
     threshold: float
     aggregation: AnyAggregation = "max"
     widths: tuple[int, ...] = ()
@@ -47,11 +53,12 @@ class KeyQuery:
         for name in ("queries", "keys"):
             object.__setattr__(self, name, _as_tensor(getattr(self, name), name))
         shape, other = tuple(self.queries.shape), tuple(self.keys.shape)
-        if len(shape) != 3 or shape != other or 0 in shape:
+        if len(shape) != 3 or shape[1:] != other[1:] or 0 in (*shape, *other):
             raise InputError(
                 f"queries {shape} and keys {other} must have one shape, "
-                "heads × d_model × key_dim, with no zero in it"
+                "heads × d_model × key_dim, with no zero in it; shared keys have fewer heads"
             )
+        require_kv_heads(shape[0], other[0])
         if self.aggregation not in get_args(AnyAggregation):
             known = ", ".join(get_args(AnyAggregation))
             raise InputError(f"aggregation {self.aggregation!r} is unknown; use {known}")
@@ -76,8 +83,17 @@ class KeyQuery:
         widest = self.queries.shape[2]
         if len(widths) != self.heads or not all(1 <= width <= widest for width in widths):
             raise InputError(f"widths {widths} must be {self.heads} numbers in 1…{widest}")
+        sharing = self.heads // self.kv_heads
+        for first in range(0, self.heads, sharing):
+            group = widths[first : first + sharing]
+            if len(set(group)) > 1:
+                raise InputError(
+                    f"heads {first}…{first + sharing - 1} share a key and have widths {group}; "
+                    "heads that share a key must have one width"
+                )
         for k, width in enumerate(widths):
-            if self.queries[k, :, width:].any() or self.keys[k, :, width:].any():
+            key = self.keys[self.key_head(k)]
+            if self.queries[k, :, width:].any() or key[:, width:].any():
                 raise InputError(
                     f"head {k} is {width} wide but has non-zero columns beyond; correct its width"
                 )
@@ -131,6 +147,25 @@ class KeyQuery:
         return sum(self.widths)
 
     @property
+    def kv_heads(self) -> int:
+        """g, the number of different keys; h where every head has its own."""
+        return self.keys.shape[0]
+
+    @property
+    def key_budget(self) -> int:
+        """D_KV, the columns of all keys, padding not counted: what a key cache holds per item."""
+        return sum(self.widths[:: self.heads // self.kv_heads])
+
+    def key_head(self, head: int) -> int:
+        """⌊k·g/h⌋, the row of `keys` that head k uses."""
+        return head * self.kv_heads // self.heads
+
+    @property
+    def keys_per_head(self) -> Float[Tensor, "heads d_model key_dim"]:
+        """W_K of every head: `keys`, with shared ones repeated."""
+        return per_head(self.keys, self.heads)
+
+    @property
     def context_length(self) -> int | None:
         """The context length that softmax weights were made for, where their notes say it."""
         noted = self.notes.get("context_length", "")
@@ -144,12 +179,15 @@ class KeyQuery:
     def scores(
         self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]
     ) -> Float[Tensor, "*batch heads a b"]:
-        """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for rows x (sources) and y (targets)."""
+        """S⁽ᵏ⁾ = (x W_Q⁽ᵏ⁾)(y W_K⁽ᵏ⁾)ᵀ of every head, for rows x (sources) and y (targets).
+
+        A shared W_K is that of several heads.
+        """
         self.require_width(sources.shape[-1])
         dtype = torch.promote_types(sources.dtype, torch.float32)
         queries = sources.to(dtype).unsqueeze(-3) @ self.queries.to(dtype)
         keys = targets.to(dtype).unsqueeze(-3) @ self.keys.to(dtype)
-        return queries @ keys.mT
+        return queries @ per_head(keys, self.heads).mT
 
     def aggregate(self, scores: Float[Tensor, "*batch heads a b"]) -> Float[Tensor, "*batch a b"]:
         """Join scores by their max or sum over heads, or by Σ_k softmax_b(S⁽ᵏ⁾/√d_k) (Eqs. 5–6).
@@ -230,11 +268,23 @@ class KeyQuery:
 
     def __repr__(self) -> str:
         width = f"key_dim={self.key_dim}" if len(set(self.widths)) == 1 else f"widths={self.widths}"
+        shared = self.kv_heads < self.heads
+        kv_heads = f"kv_heads={self.kv_heads}, " if shared else ""
+        key_budget = f"key_budget={self.key_budget}, " if shared else ""
         return (
-            f"KeyQuery(d_model={self.d_model}, heads={self.heads}, {width}, budget={self.budget}, "
+            f"KeyQuery(d_model={self.d_model}, heads={self.heads}, {kv_heads}{width}, "
+            f"budget={self.budget}, {key_budget}"
             f"threshold={self.threshold:.6g}, aggregation={self.aggregation!r}"
             + (f", temperature={self.temperature:g})" if self.aggregation == "logsumexp" else ")")
         )
+
+
+def per_head(
+    keys: Float[Tensor, "*batch kv_heads a b"], heads: int
+) -> Float[Tensor, "*batch heads a b"]:
+    """What belongs to each key, for each head: repeated where heads share keys."""
+    sharing = heads // keys.shape[-3]
+    return keys if sharing == 1 else keys.repeat_interleave(sharing, -3)
 
 
 def _as_tensor(given: Any, name: str) -> Tensor:

@@ -88,6 +88,8 @@ class Recovery:
     budget: int
     heads: int
     key_dim: int
+    kv_heads: int
+    key_budget: int
     scope: Scope
     pairs: int
     lowest_edge: Extreme | None
@@ -201,6 +203,8 @@ def summarise(
         budget=weights.budget,
         heads=weights.heads,
         key_dim=weights.key_dim,
+        kv_heads=weights.kv_heads,
+        key_budget=weights.key_budget,
         lowest_edge=lowest_edge,
         highest_non_edge=highest_non_edge,
         scope=scope,

@@ -25,9 +25,10 @@ def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
     if Path(path).suffix.lower() != ".safetensors":
         raise InputError(f"{path}: weights are written as .safetensors; give the file that suffix")
     tempered = weights.aggregation == "logsumexp"
+    newer = tempered or weights.kv_heads < weights.heads
     metadata = {
         "format": _FORMAT,
-        "version": str(_VERSION if tempered else 1),  # release 0.1.0 reads version 1
+        "version": str(_VERSION if newer else 1),  # release 0.1.0 reads version 1
         **({"temperature": repr(weights.temperature)} if tempered else {}),
         "aggregation": weights.aggregation,
         "threshold": repr(weights.threshold),

@@ -20,6 +20,8 @@ _CHUNK = 2**22  # numbers of chosen pairs' projections held at once
 class Projections:
     """x_i W_Q⁽ᵏ⁾ and x_j W_K⁽ᵏ⁾ of every item in float64: [items, d_k] matrices, a pair per head.
 
+    Heads that share a key have the same matrix in `keys`, not a copy of it.
+
     Sum aggregation is one head of width D_K (Section 3's remark), and is treated as such.
     """
 
@@ -36,10 +38,12 @@ class Projections:
                 "give contexts, or weights with max, sum or logsumexp"
             )
         rows = table.double()
-        queries, keys = (
-            [rows @ part[k, :, :width].double() for k, width in enumerate(weights.widths)]
-            for part in (weights.queries, weights.keys)
-        )
+        used = {weights.key_head(k): width for k, width in enumerate(weights.widths)}
+        shared = [rows @ weights.keys[n, :, :width].double() for n, width in used.items()]
+        keys = [shared[weights.key_head(k)] for k in range(weights.heads)]
+        queries = [
+            rows @ weights.queries[k, :, :width].double() for k, width in enumerate(weights.widths)
+        ]
         if weights.aggregation == "sum":
             queries, keys = [torch.cat(queries, 1)], [torch.cat(keys, 1)]
         if weights.aggregation != "logsumexp" or weights.heads == 1:
@@ -57,7 +61,8 @@ class Projections:
         scale = self.temperature or 1.0
         queries = [(part / scale).to(dtype) for part in self.queries]
         join = torch.logaddexp if self.temperature else torch.maximum
-        keys = [part.to(dtype).T.contiguous() for part in self.keys]
+        turned = {id(part): part.to(dtype).T.contiguous() for part in self.keys}
+        keys = [turned[id(part)] for part in self.keys]
         items, device = len(queries[0]), queries[0].device
         best, part = (
             torch.empty(min(size, items) ** 2, dtype=dtype, device=device) for _ in range(2)

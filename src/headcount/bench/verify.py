@@ -58,7 +58,10 @@ def verify_speed(
 def _bare_products(weights: KeyQuery, table: Float[Tensor, "items d_model"]) -> None:
     """Projections and per-head score tiles in float32, and nothing done with them."""
     size = 1024 if table.device.type == "cpu" else 4096
-    queries, keys = table @ weights.queries, (table @ weights.keys).transpose(1, 2).contiguous()
+    queries, keys = (
+        table @ weights.queries,
+        (table @ weights.keys_per_head).transpose(1, 2).contiguous(),
+    )
     buffer = torch.empty(size * size, device=table.device)
     for top in range(0, len(table), size):
         for left in range(0, len(table), size):

@@ -42,6 +42,7 @@ Heads = Annotated[str | None, _numbers("h")]
 KeyDim = Annotated[str | None, _numbers("d_k")]
 Budget = Annotated[str | None, _numbers("D_K")]
 RunSeed = Annotated[str | None, _numbers("The run's seed")]
+KvHeads = Annotated[str | None, _numbers("g, shared keys (0: each head its own)")]
 GraphName = Annotated[
     str | None,
     typer.Option("--graph", help="regular, random, skewed, or several.", show_default=False),
@@ -70,6 +71,7 @@ def list_runs(
     seed: RunSeed = None,
     graph: GraphName = None,
     table: TableName = None,
+    kv_heads: KvHeads = None,
     by: Annotated[
         str | None, typer.Option(help="Means over groups, for example heads,key_dim.")
     ] = None,
@@ -91,7 +93,7 @@ def list_runs(
     from headcount.store.store import Store
 
     numbers = (degree, items, d_model, heads, key_dim, budget, seed)
-    filters = _filters(variant, *numbers, graph=graph, table=table)
+    filters = _filters(variant, *numbers, graph=graph, table=table, kv_heads=kv_heads)
     with Store(store, read_only=True) as opened:
         if by:
             from headcount.store.frames import plain_rows
@@ -137,6 +139,7 @@ def chart_runs(
     seed: RunSeed = None,
     graph: GraphName = None,
     table: TableName = None,
+    kv_heads: KvHeads = None,
     json: Json = False,
 ) -> None:
     """Draw the test metric against D_K: one panel per point, one line per head count.
@@ -154,7 +157,7 @@ def chart_runs(
 
     check_output(out, *CHARTS)
     numbers = (degree, items, d_model, heads, key_dim, budget, seed)
-    filters = _filters(variant, *numbers, graph=graph, table=table)
+    filters = _filters(variant, *numbers, graph=graph, table=table, kv_heads=kv_heads)
     with Store(store, read_only=True) as opened:
         runs = opened.count(**filters)
         if not runs:
@@ -178,6 +181,7 @@ def export_runs(
     seed: RunSeed = None,
     graph: GraphName = None,
     table: TableName = None,
+    kv_heads: KvHeads = None,
     json: Json = False,
 ) -> None:
     """Write runs to a file for other programs, with their specs and histories.
@@ -191,7 +195,7 @@ def export_runs(
     from headcount.store.store import Store
 
     numbers = (degree, items, d_model, heads, key_dim, budget, seed)
-    filters = _filters(variant, *numbers, graph=graph, table=table)
+    filters = _filters(variant, *numbers, graph=graph, table=table, kv_heads=kv_heads)
     with Store(store, read_only=True) as opened:
         if not opened.count(**filters):
             raise NoSolution(_nothing(opened))
@@ -220,7 +224,11 @@ def _few(values: Sequence[Any]) -> str:
 
 
 def _filters(
-    variant: str | None, *numbers: str | None, graph: str | None = None, table: str | None = None
+    variant: str | None,
+    *numbers: str | None,
+    graph: str | None,
+    table: str | None,
+    kv_heads: str | None,
 ) -> dict[str, Filter]:
     names = ("degree", "items", "d_model", "heads", "key_dim", "budget", "seed")
     variants = None if variant is None else [name.strip() for name in variant.split(",")]
@@ -231,6 +239,7 @@ def _filters(
         "variant": variants,
         "graph": graph.split(",") if graph else None,
         "table": table.split(",") if table else None,
+        "kv_heads": parse_numbers("kv_heads", kv_heads),
     }
     return filters | {
         name: parse_numbers(name, text) for name, text in zip(names, numbers, strict=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headcount.store.store import Store
 
-_USUAL = {"graph": "regular", "table": "gaussian"}
+_USUAL = {"graph": "regular", "table": "gaussian", "kv_heads": 0}
+_SHORT = {"kv_heads": "g"}
 RUN_COLUMNS = (
     *("variant", "r", "m", "d_model", "h", "d_k", "D_K", "seed"),
     *("steps", "value", "seconds", "engine"),
@@ -35,22 +36,23 @@ def with_paths(opened: Store, rows: list[dict[str, Any]]) -> list[dict[str, Any]
     """Rows in which graphs and tables of one's own are called by their files, else by 8 digits."""
     from headcount.training.spec import is_content_hash
 
-    own = {row[name] for row in rows for name in _USUAL if is_content_hash(row.get(name) or "")}
+    named = ("graph", "table")
+    own = {row[name] for row in rows for name in named if is_content_hash(row.get(name) or "")}
     if not own:
         return rows
     paths = opened.contents.paths()
     called = {key: paths.get(key, key[:8]) for key in own}
     return [
-        row | {name: called.get(row[name], row[name]) for name in _USUAL if name in row}
+        row | {name: called.get(row[name], row[name]) for name in named if name in row}
         for row in rows
     ]
 
 
 def run_lines(rows: Sequence[dict[str, Any]]) -> str:
-    """Runs under RUN_COLUMNS, and under graph and table where some are not the usual ones."""
+    """Runs under RUN_COLUMNS, and under graph, table and g where some are not the usual ones."""
     more = [name for name, usual in _USUAL.items() if any(row[name] != usual for row in rows)]
     cells = ([*run_cells(row), *(str(row[name]) for name in more)] for row in rows)
-    return aligned([(*RUN_COLUMNS, *more), *cells])
+    return aligned([(*RUN_COLUMNS, *(_SHORT.get(name, name) for name in more)), *cells])
 
 
 def run_cells(row: dict[str, Any]) -> list[str]:

@@ -55,6 +55,7 @@ def show(
             )
         _draw(scores, read_weights_and_problem(weights, graph, table, key, names))
     loaded = load_weights(weights)
+    shared = loaded.kv_heads < loaded.heads
     result = {
         **_notes(loaded.notes, json),
         "file": str(weights),
@@ -63,8 +64,10 @@ def show(
         "heads": loaded.heads,
         "key_dim": loaded.key_dim,
         "widths": list(loaded.widths) if len(set(loaded.widths)) > 1 else None,
+        "kv_heads": loaded.kv_heads if shared else None,
         "budget": loaded.budget,
-        "parameters": 2 * loaded.d_model * loaded.budget + 1,
+        "key_budget": loaded.key_budget if shared else None,
+        "parameters": loaded.d_model * (loaded.budget + loaded.key_budget) + 1,
         "threshold": loaded.threshold,
         "dtype": str(loaded.queries.dtype).removeprefix("torch."),
     }

@@ -33,6 +33,9 @@ class VariantName(StrEnum):
 def train(
     heads: Annotated[int, typer.Option(help="h, the number of heads.")],
     key_dim: Annotated[int, typer.Option(help="d_k, the width of a head.")],
+    kv_heads: Annotated[
+        int, typer.Option(help="g, the keys that heads share; g divides h.", show_default="h")
+    ] = 0,
     items: Annotated[
         int | None,
         typer.Option(help="m, the number of items.", show_default="that of a graph or table file"),
@@ -112,6 +115,7 @@ def train(
       headcount train --graph graph.csv --table table.npy --heads 4 --key-dim 5
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --seeds 10
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --graph skewed --table binary
+      headcount train --items 64 --d-model 16 --heads 4 --key-dim 8 --kv-heads 1
     """
     from headcount.training.problem_files import ProblemFiles
     from headcount.training.spec import RunSpec, sizes_of
@@ -134,6 +138,7 @@ def train(
         **sizes,
         "heads": heads,
         "key_dim": key_dim,
+        "kv_heads": kv_heads,
         "variant": variant.value,
         "temperature": temperature,
         "length": context_length if length is None else length,
@@ -170,7 +175,7 @@ def _train(
     seconds = time.perf_counter() - began
     summary = _summary(results, seconds) | {"engine": chosen.name, "device": chosen.device}
     names = ("items", "d_model", "heads", "key_dim", "budget", "degree", "variant", "metric")
-    names = (*names, "graph", "table")
+    names = (*names, "kv_heads", "key_budget", "graph", "table")
     described = {name: getattr(specs[0], name) for name in names} | {
         "folder": None if out is None else str(out)
     }
@@ -260,5 +265,7 @@ def _print(result: dict[str, Any]) -> None:
         shown,
         False,
         f"{result['items']} items, d_model {result['d_model']}, "
-        f"{result['heads']} × {result['key_dim']}, D_K {result['budget']}, {result['variant']}",
+        f"{result['heads']} × {result['key_dim']}, D_K {result['budget']}, "
+        + (f"g {result['kv_heads']}, D_KV {result['key_budget']}, " * (result["kv_heads"] > 0))
+        + result["variant"],
     )

@@ -8,7 +8,7 @@ exact in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -76,16 +76,18 @@ def round_weights(weights: KeyQuery, bits: int) -> KeyQuery:
     >>> Grid.of(before, 4).levels(after)[0].flatten().tolist()
     [7.0, -2.0]
     """
-    return from_parts(
+    rounded = from_parts(
         [Grid.of(head, bits).nearest(head) for head in heads_of(weights)],
         weights,
         weights.threshold,
     )
+    # A matrix is rounded without a look at others, so heads that share a key still do.
+    return replace(rounded, keys=rounded.keys[:: weights.heads // weights.kv_heads])
 
 
 def heads_of(weights: KeyQuery) -> list[Head]:
     """W_Q and W_K of each head in float64, without padding."""
-    both = torch.stack([weights.queries, weights.keys], 1).double().cpu()
+    both = torch.stack([weights.queries, weights.keys_per_head], 1).double().cpu()
     return [head[:, :, :width] for head, width in zip(both, weights.widths, strict=True)]
 
 
@@ -130,7 +132,7 @@ def bit_account(weights: KeyQuery, graph: Graph, bits: int) -> dict[str, Any]:
         if graph.is_permutation and graph.items > 1
         else log2_choices(graph.items**2, graph.edges)
     )
-    spent = bits * 2 * weights.d_model * weights.budget
+    spent = bits * weights.d_model * (weights.budget + weights.key_budget)
     bound = bit_budget_bound(held, weights.d_model, bits)
     return {
         "bits": bits,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from headcount.analysis.curves import POINT, curves
+from headcount.analysis.curves import POINT, USUAL, curves
 from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
 from headcount.store.runs import Filter
@@ -51,8 +51,9 @@ def curve_chart(
     note = ""
     if metric == "F1":
         found = pd.DataFrame(thresholds(frame))
-        stars = found.loc[:, POINT].assign(star=found["central"].astype(float))
-        rows = rows.merge(stars, on=POINT)
+        point = [name for name in (*POINT, *USUAL) if name in found]
+        stars = found.loc[:, point].assign(star=found["central"].astype(float))
+        rows = rows.merge(stars, on=point)
         reached = any(found["central"].notna().tolist())
         note = _STAR if reached else "no tested D_K reaches 0.99 on average"
     names = _panels(rows)
@@ -99,11 +100,24 @@ def _metric(frame: pd.DataFrame) -> str:
 
 
 def _panels(rows: pd.DataFrame) -> list[str]:
-    """The heads of panels: the point, with the degree and the variant where they say something."""
+    """The heads of panels: the point, with the degree and the variant where they say something.
+
+    So with graphs, tables and shared keys, where there are several kinds.
+    """
     several = len(set(rows["variant"])) > 1
+    kinds = [name for name in USUAL if name in rows]
     return [
         f"m = {items}, d_model = {d_model}"
         + (f", r = {degree}" if degree > 1 else "")
         + (f", {variant}" if several or variant != "max" else "")
-        for variant, degree, items, d_model in rows.loc[:, POINT].itertuples(index=False, name=None)
+        + "".join(f", {_kind(name, value)}" for name, value in zip(kinds, rest, strict=True))
+        for variant, degree, items, d_model, *rest in rows.loc[:, [*POINT, *kinds]].itertuples(
+            index=False, name=None
+        )
     ]
+
+
+def _kind(name: str, value: Any) -> str:
+    if name == "kv_heads":
+        return f"g = {value}" if value else "own keys"
+    return str(value)

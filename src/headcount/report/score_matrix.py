@@ -83,6 +83,8 @@ def draw_scores(matrix: ScoreMatrix, title: str) -> alt.HConcatChart:
 def plot_scores(weights: KeyQuery, graph: Graph, table: TableLike) -> alt.HConcatChart:
     """Draw the scores of weights under a title that gives the sizes."""
     heads = f"{weights.heads} head{'s' if weights.heads > 1 else ''}, D_K {weights.budget}"
+    if weights.kv_heads < weights.heads:
+        heads += f", shared keys of {weights.key_budget} columns"
     sizes = f"{graph.items} items, {graph.edges} edges, d_model {weights.d_model}"
     matrix = score_matrix(weights.detached(), graph, table_for(graph, table))
     return draw_scores(matrix, f"{sizes}, {heads}")

@@ -78,6 +78,8 @@ class Checkpoints:
             return None
         try:
             tensors = load(state)
+            for name in _PARTS[:-1]:  # release 0.1.0 wrote [W_Q, W_K] by head
+                tensors[name] = tensors[name].view(-1, spec.d_model, spec.key_dim)
             whole = State(**{name: tensors[name] for name in _PARTS}, taken=taken)
         except (SafetensorError, KeyError):
             return None

@@ -15,7 +15,7 @@ from headcount.files import replacing
 from headcount.store import runs as run_table
 from headcount.store.database import Database
 from headcount.store.runs import Filter, number_of
-from headcount.store.schema import COLUMNS, PROBLEM
+from headcount.store.schema import COLUMNS, FROM_SPEC
 
 Format = Literal["parquet", "csv", "jsonl"]
 Rows = Iterator[dict[str, Any]]
@@ -35,8 +35,8 @@ def export(
     The file is written whole or not at all. The format is that of the suffix unless given. Floats
     have the digits that give the same bits back (pandas below 3.1 needs
     `float_precision="round_trip"` to read them). Specs, histories and versions are JSON in CSV and
-    parquet. `graph` and `table` are columns where one of the runs has another than the usual kind;
-    runs of the transformer block have `details` besides.
+    parquet. `graph`, `table` and `kv_heads` are columns where one of the runs has another than the
+    usual kind; runs of the transformer block have `details` besides.
     """
     helpers = [database.path, *(f"{database.path}{end}" for end in ("-wal", "-shm", "-journal"))]
     if os.path.realpath(out) in map(os.path.realpath, helpers):
@@ -44,7 +44,7 @@ def export(
     form = _format(out, form)
     ids = run_table.selected(database, filters or {})
     more = run_table.further_columns(database, ids)
-    columns = (*COLUMNS[:-3], *(name for name in PROBLEM if name in more), *_JSON)
+    columns = (*COLUMNS[:-3], *(name for name in FROM_SPEC if name in more), *_JSON)
     columns += ("details",) * ("details" in more)
     rows = ({name: row[name] for name in columns} for row in run_table.rows(database, ids))
     with replacing(out) as temporary:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headcount.errors import InputError
 from headcount.store.database import Database
-from headcount.store.schema import BLOCK, COLUMNS, PROBLEM, SORTED, STORED, row_digest
+from headcount.store.schema import BLOCK, COLUMNS, FROM_SPEC, SORTED, STORED, row_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 Filter = int | Integral | str | Iterable[Any] | None  # one value, several, a range; None: all
 FILTERS = (
     *("hash", "variant", "degree", "items", "d_model", "heads", "key_dim", "budget", "seed"),
-    *("graph", "table", "engine", "device"),
+    *(*FROM_SPEC, "engine", "device"),
 )
-OF_SPEC = (*COLUMNS[:9], *PROBLEM)
+OF_SPEC = (*COLUMNS[:9], *FROM_SPEC)
 SCALARS = (*OF_SPEC, *COLUMNS[9:-3])  # without the JSON of spec, history and versions
 _AT_ONCE = 500  # rows read by one query: others may write in between, and memory stays small
 _DETAILS = ("best_validation", "best_step", "final_test", "answers", "barred_test", "loss")
@@ -82,24 +82,24 @@ def selected(
 
 def rows(database: Database, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
     """The rows of these ids as values by name, each checked against its digest."""
-    names = _named([*PROBLEM, *STORED])
+    names = _named([*FROM_SPEC, *STORED])
     query = f"SELECT id, {names}, digest FROM runs WHERE id IN (SELECT value FROM json_each(?))"
     for first in range(0, len(ids), _AT_ONCE):
         part = ids[first : first + _AT_ONCE]
         found = {row[0]: row[1:] for row in database.read(query, [json.dumps(part)])}
         for number in part:
             *row, digest = found[number]
-            stored = row[len(PROBLEM) :]
+            stored = row[len(FROM_SPEC) :]
             if row_digest(stored) != digest:
                 raise database.damaged(f"run {stored[0]} has changed since it was stored")
-            yield dict(zip((*PROBLEM, *STORED), row, strict=True))
+            yield dict(zip((*FROM_SPEC, *STORED), row, strict=True))
 
 
 def further_columns(database: Database, ids: Sequence[int]) -> list[str]:
     """Which of the columns that release 0.1.0 did not write these runs need."""
     needs = {  # a spec leaves a field out at its usual value
         name: f"variant != '{BLOCK}' AND json_type(spec, '$.{name}') IS NOT NULL"
-        for name in PROBLEM
+        for name in FROM_SPEC
     }
     needs["details"] = "details IS NOT NULL"
     query = "SELECT EXISTS (SELECT 1 FROM runs WHERE {} AND id IN (SELECT value FROM json_each(?)))"

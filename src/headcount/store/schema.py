@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION = 0x48434E54  # "HCNT", kept in the file's header: other programs' files are refused
-VERSION = 5
+VERSION = 6
 
 # What every finished run has, in the order of its digest.
 COLUMNS = (
@@ -19,7 +19,9 @@ COLUMNS = (
     *("steps", "value", "diverged", "threshold", "engine", "device", "seconds", "finished_at"),
     *("spec", "history", "versions"),
 )
-PROBLEM = ("graph", "table")  # which SQLite reads from the spec: the digest has them there
+# What SQLite reads from the spec, with the value that all runs of release 0.1.0 had: specs leave it
+# out there. The digest has it in the spec.
+FROM_SPEC = {"graph": "regular", "table": "gaussian", "kv_heads": 0}
 STORED = (*COLUMNS, "details")  # JSON: what only runs of the transformer block have, else NULL
 BLOCK = "block"  # the variant of those runs
 SORTED = "variant, degree, items, d_model, heads, key_dim, seed, hash"
@@ -33,12 +35,11 @@ _RUNS = """CREATE TABLE runs (
     engine TEXT NOT NULL, device TEXT NOT NULL, seconds, finished_at TEXT NOT NULL,
     spec TEXT NOT NULL, history TEXT NOT NULL, versions TEXT NOT NULL,
     digest TEXT NOT NULL, details TEXT{more})"""
-# Specs leave these fields out at the value that all runs of release 0.1.0 had.
-_OF_PROBLEM = [
-    f""""{name}" TEXT AS
-    (CASE WHEN json_valid(spec) THEN coalesce(json_extract(spec, '$.{name}'), '{usual}') END)"""
-    for name, usual in zip(PROBLEM, ("regular", "gaussian"), strict=True)
-]
+_OF_SPEC = {
+    name: f""""{name}" {"INTEGER" if isinstance(usual, int) else "TEXT"} AS
+    (CASE WHEN json_valid(spec) THEN coalesce(json_extract(spec, '$.{name}'), {usual!r}) END)"""
+    for name, usual in FROM_SPEC.items()
+}
 _CHECKPOINTS = """CREATE TABLE checkpoints (
     hash TEXT PRIMARY KEY, taken INTEGER NOT NULL, engine TEXT NOT NULL, device TEXT NOT NULL,
     seconds, history TEXT NOT NULL, state BLOB NOT NULL, digest TEXT NOT NULL)"""
@@ -60,7 +61,7 @@ def create(connection: sqlite3.Connection) -> None:
     """Make the tables of this version in an empty file."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    runs = _RUNS.format(more="".join(f", {column}" for column in _OF_PROBLEM))
+    runs = _RUNS.format(more="".join(f", {column}" for column in _OF_SPEC.values()))
     for statement in (runs, _CHECKPOINTS, _INDEX, _SWEEPS, _CONTENTS, _FILES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -146,8 +147,8 @@ def _from_2(connection: sqlite3.Connection) -> None:
 
 def _from_3(connection: sqlite3.Connection) -> None:
     """Version 3 had no columns of the problem."""
-    for column in _OF_PROBLEM:
-        connection.execute(f"ALTER TABLE runs ADD COLUMN {column}")
+    for name in ("graph", "table"):
+        connection.execute(f"ALTER TABLE runs ADD COLUMN {_OF_SPEC[name]}")
 
 
 def _from_4(connection: sqlite3.Connection) -> None:
@@ -156,4 +157,9 @@ def _from_4(connection: sqlite3.Connection) -> None:
     connection.execute(_FILES)
 
 
-_STEPS = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
+def _from_5(connection: sqlite3.Connection) -> None:
+    """Version 5 had no shared keys."""
+    connection.execute(f"ALTER TABLE runs ADD COLUMN {_OF_SPEC['kv_heads']}")
+
+
+_STEPS = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5}

@@ -20,7 +20,7 @@ _SLOW = 5e9
 def work(spec: RunSpec, steps: int | None = None) -> float:
     """Arithmetic operations of a run with these steps (by default all), its checks and its test."""
     taken = spec.steps if steps is None else steps
-    length, width = spec.length, spec.d_model * spec.budget
+    length, width = spec.length, spec.d_model * (spec.budget + spec.key_budget) / 2
     # Projections forward and backward, scores forward and backward, AdamW, and what every step
     # costs besides.
     step = 8 * length * width + 6 * length**2 * spec.budget + 20 * width + 60_000
@@ -36,7 +36,8 @@ def _check(spec: RunSpec, contexts: int) -> float:
     pairs = contexts * spec.length**2
     if spec.variant in ("max", "sum"):
         pairs = min(pairs, spec.items**2)
-    return 4 * spec.items * spec.d_model * spec.budget + 2 * pairs * spec.budget
+    columns = spec.budget + spec.key_budget
+    return 2 * spec.items * spec.d_model * columns + 2 * pairs * spec.budget
 
 
 @dataclass

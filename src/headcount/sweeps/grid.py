@@ -22,7 +22,7 @@ PROTOCOL = tuple(
     name for name in _KINDS if name not in ("items", "d_model", "heads", "key_dim", "seed")
 )
 _PROBLEM = ("degree", "graph", "table")
-_AXES = tuple(name for name in PROTOCOL if name not in (*_PROBLEM, "variant", "steps"))
+_AXES = tuple(name for name in PROTOCOL if name not in (*_PROBLEM, "variant", "steps", "kv_heads"))
 _USUAL = ["gaussian"]
 _KEYS = (
     "points",
@@ -48,7 +48,7 @@ def grid_table(place: str, values: Any, *more: str) -> TomlTable:
 def grid_runs(
     table: TomlTable, files: ProblemFiles | None = None, by_law: bool = False
 ) -> Iterator[RunSpec]:
-    """The runs of a grid, by problem, variant, heads, width, protocol and seed.
+    """The runs of a grid, by problem, variant, heads, shared keys, width, protocol and seed.
 
     `files` reads graphs and tables that are named by path. With `by_law`, a grid without widths
     takes its budgets from the law.
@@ -63,16 +63,17 @@ def _product_runs(table: TomlTable, files: ProblemFiles, by_law: bool) -> Iterat
     heads, seeds, variants = table.required("heads", int), table.seeds(), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
     given = {name: table.several(name, _KINDS[name]) for name in _AXES if name in table}
-    count = prod(map(len, (problems, heads, seeds, variants, limits, *given.values())))
+    widths, splits = _widths(table, heads, by_law), _splits(table, heads)
+    count = prod(map(len, (problems, splits, seeds, variants, limits, *given.values())))
     if count > MOST_RUNS:
         raise table.wrong(f"{count:,} runs or more are too many; a sweep takes up to {MOST_RUNS:,}")
-    widths = _widths(table, heads, by_law)
-    for problem, variant, head_count in product(problems, variants, heads):
+    for problem, variant, (head_count, shared) in product(problems, variants, splits):
         items, d_model, degree = (problem[name] for name in ("items", "d_model", "degree"))
         cutoffs = [limit or paper.step_cutoff(items, d_model, variant) for limit in limits]
         for key_dim in widths(items, d_model, degree, head_count):
             for steps, values, seed in product(cutoffs, product(*given.values()), seeds):
                 split = {"heads": head_count, "key_dim": key_dim, "seed": seed}
+                split["kv_heads"] = shared
                 rest = {"variant": variant, "steps": steps, **dict(zip(given, values, strict=True))}
                 yield table.located(partial(RunSpec, **problem, **split, **rest))
 
@@ -127,6 +128,25 @@ def _variants(table: TomlTable) -> list[Variant]:
         if variant not in get_args(Variant):
             raise table.wrong(f"variant {variant!r} is unknown; use {', '.join(get_args(Variant))}")
     return variants
+
+
+def _splits(table: TomlTable, heads: list[int]) -> list[tuple[int, int]]:
+    """(heads, kv_heads): each g with the head counts that it divides, and with some of them."""
+    shared = table.several("kv_heads", int, [0])
+    for kv_heads in shared:
+        if kv_heads and not any(_shares(head_count, kv_heads) for head_count in heads):
+            raise table.wrong(f"kv_heads {kv_heads} divides none of heads {heads}; change one")
+    for head_count in heads:
+        if not any(_shares(head_count, kv_heads) for kv_heads in shared):
+            raise table.wrong(
+                f"heads {head_count} is a multiple of none of kv_heads {shared}; change one"
+            )
+    found = [(h, g % h) for h in heads for g in shared if _shares(h, g)]  # g = h: own keys, as 0
+    return list(dict.fromkeys(found))
+
+
+def _shares(heads: int, kv_heads: int) -> bool:
+    return kv_heads == 0 or (0 < kv_heads <= heads and heads % kv_heads == 0)
 
 
 def _widths(

@@ -72,7 +72,7 @@ def measured_margin(
         raise InputError("scaling the weights changes logsumexp; give weights of max or sum")
     if found.lowest_edge is None or found.highest_non_edge is None:
         return inf
-    queries, keys = weights.queries, weights.keys
+    queries, keys = weights.queries, weights.keys_per_head
     if weights.aggregation == "sum":  # one head of width D_K
         queries, keys = (torch.cat(list(factor), dim=1)[None] for factor in (queries, keys))
     scale = factor_norm(table, queries) * factor_norm(table, keys)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from headcount.attention.shared_keys import require_kv_heads
 from headcount.errors import InputError
 from headcount.problem.graph import MOST_ITEMS, Graph
 from headcount.training.base_spec import Spec
@@ -38,9 +39,15 @@ class RunSpec(Spec):
     Tables: `gaussian` unit-norm rows, or `binary` ones (Cor. B.7). A graph or table of one's own
     is named by the hash of its content: `RunSpec.on` makes such specs.
 
+    `kv_heads` g < h are shared keys: head k uses key ⌊k·g/h⌋. 0 means that every head has its own;
+    g = h says the same and becomes 0, so that both are one spec.
+
     >>> spec = RunSpec(items=64, d_model=16, heads=4, key_dim=5, seed=3)
     >>> spec.budget, spec.steps, RunSpec.from_json(spec.to_json()) == spec
     (20, 20000, True)
+    >>> shared = RunSpec(items=64, d_model=16, heads=4, key_dim=5, kv_heads=1)
+    >>> shared.budget, shared.key_budget, RunSpec(64, 16, 4, 5, kv_heads=4) == RunSpec(64, 16, 4, 5)
+    (20, 5, True)
     """
 
     items: int  # m
@@ -66,12 +73,14 @@ class RunSpec(Spec):
     graph: str = "regular"
     table: str = "gaussian"
     temperature: float = 1.0  # t of logsumexp
+    kv_heads: int = 0  # g; 0: as many as heads
 
     added: ClassVar[Mapping[str, Any]] = {
         "draws": 1,
         "graph": "regular",
         "table": "gaussian",
         "temperature": 1.0,
+        "kv_heads": 0,
     }
 
     def __post_init__(self) -> None:
@@ -98,6 +107,10 @@ class RunSpec(Spec):
                 "draws": (1, 2),
             }
         )
+        if self.kv_heads:
+            require_kv_heads(self.heads, self.kv_heads)
+        if self.kv_heads == self.heads:
+            object.__setattr__(self, "kv_heads", 0)
         self._require_share("rate", 0.5)
         self._require_positive("learning_rate", "sharpness", "temperature")
         if self.variant != "logsumexp" and self.temperature != 1:
@@ -162,7 +175,7 @@ class RunSpec(Spec):
     def _require_memory(self) -> None:
         for what, entries in (
             ("embeddings", self.items * self.d_model),
-            ("weights", 2 * self.d_model * self.budget),
+            ("weights", self.d_model * (self.budget + self.key_budget)),
         ):
             if entries > _MOST_ENTRIES:
                 raise InputError(
@@ -188,6 +201,16 @@ class RunSpec(Spec):
         return self.heads * self.key_dim
 
     @property
+    def key_heads(self) -> int:
+        """g, the number of different keys."""
+        return self.kv_heads or self.heads
+
+    @property
+    def key_budget(self) -> int:
+        """D_KV = g·d_k, the columns of all keys."""
+        return self.key_heads * self.key_dim
+
+    @property
     def metric(self) -> Metric:
         """What the run is judged by."""
         return "mse" if self.variant == "value" else "f1"
@@ -197,6 +220,7 @@ class RunSpec(Spec):
         """The name of the random stream of its training contexts and first weights.
 
         Limits and stopping rules are left out: a run with more steps begins with the shorter run.
+        So is `kv_heads`: runs that share keys differently see the same contexts and first queries.
         """
         drawn = (
             *("items", "d_model", "heads", "key_dim", "degree"),

@@ -89,10 +89,13 @@ def table_of(spec: RunSpec) -> Float[Tensor, "items d_model"]:
     return gaussian_embeddings(spec.items, spec.d_model, spec.seed)
 
 
-def first_weights(spec: RunSpec) -> Float[Tensor, "2 heads d_model key_dim"]:
-    """W_Q and W_K before the first step: normal with standard deviation 1/√d_model."""
+def first_weights(spec: RunSpec) -> Float[Tensor, "matrices d_model key_dim"]:
+    """W_Q of every head, then every W_K, before the first step: normal with deviation 1/√d_model.
+
+    Of shared keys there are fewer: the first of those that the heads would have of their own.
+    """
     draws = generator(abs(stream_key(spec.stream)), _WEIGHTS).standard_normal(
-        (2, spec.heads, spec.d_model, spec.key_dim), dtype=np.float32
+        (spec.heads + spec.key_heads, spec.d_model, spec.key_dim), dtype=np.float32
     )
     return torch.from_numpy(draws / np.float32(np.sqrt(spec.d_model)))
 

@@ -45,9 +45,8 @@ class EagerRun:
         self.positive_weight = torch.tensor(spec.length - 1.0, device=device)
         self.channel = Channel(spec.d_model, spec.heads, spec.key_dim).to(device)
         with torch.no_grad():  # a Linear holds its matrix transposed: [heads·key_dim, d_model]
-            for part, weights in zip(
-                (self.channel.queries, self.channel.keys), state.weights, strict=True
-            ):
+            sides = state.weights.split(spec.heads)  # every head has its own key here
+            for part, weights in zip((self.channel.queries, self.channel.keys), sides, strict=True):
                 part.weight.copy_(weights.transpose(1, 2).reshape(spec.budget, spec.d_model))
             self.channel.threshold.copy_(state.threshold[0])
         self.optimizer = torch.optim.AdamW(
@@ -73,10 +72,10 @@ class EagerRun:
         """y_pq: is item q the target of item p?"""
         return self.targets[context][:, None] == context[None, :]
 
-    def weights(self) -> Float[Tensor, "2 heads d_model key_dim"]:
+    def weights(self) -> Float[Tensor, "matrices d_model key_dim"]:
         """W_Q and W_K as a `State` holds them."""
         parts = (self.channel.queries.weight, self.channel.keys.weight)
         heads = self.channel.heads
-        return torch.stack(
+        return torch.cat(
             [part.detach().unflatten(0, (heads, -1)).transpose(1, 2) for part in parts]
         )

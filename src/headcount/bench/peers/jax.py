@@ -38,9 +38,9 @@ def packed(
 ) -> tuple[Float[np.ndarray, "runs d_model columns"], Float[np.ndarray, " runs"]]:
     """Weights as one matrix per run, [W_Q W_K], so that both projections are one product; and τ."""
     columns = [
-        state.weights.permute(2, 0, 1, 3).reshape(spec.d_model, 2 * spec.budget).numpy()
+        state.weights.transpose(0, 1).reshape(spec.d_model, 2 * spec.budget).numpy()
         for state in states
-    ]  # [2, heads, d_model, key_dim] → [d_model, 2·heads·key_dim]
+    ]  # [2·heads, d_model, key_dim] → [d_model, 2·heads·key_dim]
     return np.stack(columns), np.array(
         [float(state.threshold[0]) for state in states], dtype=np.float32
     )

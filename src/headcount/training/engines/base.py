@@ -22,11 +22,11 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW with the usual constants; weight de
 
 @dataclass
 class State:
-    """All that a run carries from step to step. On the axis of two, 0 is W_Q and 1 is W_K."""
+    """All that a run carries from step to step. `weights` are the W_Q of h heads, then g W_K."""
 
-    weights: Float[Tensor, "2 heads d_model key_dim"]
-    first: Float[Tensor, "2 heads d_model key_dim"]  # Adam's moments
-    second: Float[Tensor, "2 heads d_model key_dim"]
+    weights: Float[Tensor, "matrices d_model key_dim"]
+    first: Float[Tensor, "matrices d_model key_dim"]  # Adam's moments
+    second: Float[Tensor, "matrices d_model key_dim"]
     threshold: Float[Tensor, " three"]  # τ and its moments
     taken: int = 0  # steps
 
@@ -45,7 +45,7 @@ class State:
         """The weights as the rest of the package knows them."""
         aggregation: AnyAggregation = "max" if spec.variant == "value" else spec.variant
         return KeyQuery(
-            *self.weights,
+            *self.weights.split([spec.heads, spec.key_heads]),
             threshold=float(self.threshold[0]),
             aggregation=aggregation,
             temperature=spec.temperature,

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headcount.attention.key_query import per_head
 from headcount.shapes import Bool, Float, Int
 from headcount.training.engines.base import BETAS, EPSILON, State
 from headcount.training.objective import pair_weights, score_gradient
@@ -19,9 +20,10 @@ Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and wher
 class StackedRuns:
     """The weights of runs that differ only in the seed, and all that a step of theirs needs.
 
-    W_Q and W_K of all heads are one matrix [d_model, 2·heads·key_dim] per run, so a projection and
-    its gradient are one product each. Weights and thresholds share one block of memory, and Adam is
-    a few operations on it. Products are of `at_once` runs.
+    All W_Q and W_K are one matrix [d_model, (heads + key heads)·key_dim] per run, so a projection
+    and its gradient are one product each. Queries of heads that share a key are stacked on its
+    side of a product, which sums what they add to the key's gradient. Weights and thresholds share
+    one block of memory, and Adam is a few operations on it. Products are of `at_once` runs.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class StackedRuns:
         self._spec, self._rows, self.messages = spec, rows, messages
         self._all_rows = rows.flatten(0, 1)
         runs, device = len(states), rows.device
-        self._width = 2 * spec.heads * spec.key_dim
+        self._width = spec.budget + spec.key_budget
         self._size = runs * spec.d_model * self._width
         block = torch.zeros(5, self._size + runs, device=device)
         self._value, self._first, self._second, self._gradient, self._scratch = block
@@ -61,9 +63,13 @@ class StackedRuns:
         threshold = torch.stack([part[self._size + run] for part in parts]).cpu()
         return State(weights, first, second, threshold, taken)
 
-    def projected_items(self, run: int) -> Float[Tensor, "2 heads items key_dim"]:
+    def projected_items(
+        self, run: int
+    ) -> tuple[Float[Tensor, "heads items key_dim"], Float[Tensor, "heads items key_dim"]]:
         """Queries and keys of every item."""
-        return self._rows[run] @ _by_head(self._spec, self._matrices(self._value)[run])
+        spec = self._spec
+        both = self._rows[run] @ _by_head(spec, self._matrices(self._value)[run])
+        return both[: spec.heads], per_head(both[spec.heads :], spec.heads)
 
     def take_steps(
         self,
@@ -96,18 +102,20 @@ class StackedRuns:
         spec = self._spec
         torch.index_select(self._all_rows, 0, items, out=self._x)
         _multiply(self._projections)
-        self._heads.copy_(self._projected)
+        for by_head, by_slot in self._by_head:
+            by_head.copy_(by_slot)
         _multiply(self._score_products)
         messages = self._x_by_run  # which only the variant `value` looks at
         if spec.variant == "value":
             messages = self.messages.flatten(0, 1)[items].view_as(messages)
         slope, down = score_gradient(spec, self._scores, labels, weights, self._tau, messages)
         torch.sum(slope, (1, 2, 3), out=total)
-        slopes = slope.reshape(-1, spec.length, spec.length).split(self._batch)
+        slopes = slope.reshape(-1, self._stacked, spec.length).split(self._batch)
         for part, (queries, keys, to_queries, to_keys) in zip(slopes, self._moved, strict=True):
             torch.bmm(part, keys, out=to_queries)
             torch.bmm(part.mT, queries, out=to_keys)
-        self._gathered.copy_(self._moved_by_slot)
+        for by_slot, by_head in self._by_slot:
+            by_slot.copy_(by_head)
         _multiply(self._gradients)
         self._tau_gradient.copy_(down)
 
@@ -125,8 +133,8 @@ class StackedRuns:
     def _allocate(self, runs: int, at_once: int) -> None:
         """Buffers of a step, and the views of them that its products work on."""
         spec, device = self._spec, self._rows.device
-        length, heads, key_dim = spec.length, spec.heads, spec.key_dim
-        self._batch = at_once * heads
+        length, heads, key_heads, key_dim = spec.length, spec.heads, spec.key_heads, spec.key_dim
+        self._batch, self._stacked = at_once * key_heads, heads // key_heads * length
 
         def empty(*shape: int) -> Tensor:
             return torch.empty(shape, device=device)
@@ -134,24 +142,23 @@ class StackedRuns:
         self._x = empty(runs * length, spec.d_model)
         self._x_by_run = x = self._x.view(runs, length, spec.d_model)
         by_slot = empty(runs, length, self._width)
+        slots = by_slot.view(runs, length, -1, key_dim).split([heads, key_heads], 2)
         by_head, moved = (
-            empty(2, runs * heads, length, key_dim),
-            empty(2, runs * heads, length, key_dim),
+            [empty(runs, count, length, key_dim) for count in (heads, key_heads)] for _ in range(2)
         )
-        scores = empty(runs * heads, length, length)
-
-        def slotwise(part: Tensor) -> Tensor:  # [runs, length, 2, heads, key_dim]
-            return part.view(2, runs, heads, length, key_dim).permute(1, 3, 0, 2, 4)
-
-        self._projected = self._gathered = by_slot.view(runs, length, 2, heads, key_dim)
-        self._heads, self._moved_by_slot = slotwise(by_head), slotwise(moved)
+        scores = empty(runs * key_heads, self._stacked, length)
+        # Both ways between columns of slots and matrices of heads, as (to, from).
+        self._by_head = list(zip([part.transpose(1, 2) for part in by_head], slots, strict=True))
+        self._by_slot = list(zip(slots, [part.transpose(1, 2) for part in moved], strict=True))
         self._scores = scores.view(runs, heads, length, length)
 
         def products(*parts: Tensor, size: int = at_once) -> list[Any]:
             return list(zip(*(part.split(size) for part in parts), strict=True))
 
         self._projections: Products = products(x, self._matrices(self._value), by_slot)
-        queries, keys = by_head
+        queries, keys, *moved = (
+            part.view(runs * key_heads, -1, key_dim) for part in (*by_head, *moved)
+        )
         self._score_products: Products = products(queries, keys.mT, scores, size=self._batch)
         self._moved = products(queries, keys, *moved, size=self._batch)
         self._gradients: Products = products(x.mT, by_slot, self._matrices(self._gradient))
@@ -162,12 +169,11 @@ def _multiply(products: Products) -> None:
         torch.bmm(left, right, out=out)
 
 
-def _joined(weights: Float[Tensor, "2 heads d_model key_dim"]) -> Float[Tensor, "d_model width"]:
-    return weights.permute(2, 0, 1, 3).flatten(1)
+def _joined(weights: Float[Tensor, "matrices d_model key_dim"]) -> Float[Tensor, "d_model width"]:
+    return weights.transpose(0, 1).flatten(1)
 
 
 def _by_head(
     spec: RunSpec, matrix: Float[Tensor, "d_model width"]
-) -> Float[Tensor, "2 heads d_model key_dim"]:
-    shape = (spec.d_model, 2, spec.heads, spec.key_dim)
-    return matrix.view(shape).permute(1, 2, 0, 3).contiguous()
+) -> Float[Tensor, "matrices d_model key_dim"]:
+    return matrix.view(spec.d_model, -1, spec.key_dim).transpose(0, 1).contiguous()

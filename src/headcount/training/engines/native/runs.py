@@ -116,10 +116,10 @@ def _arrays(task: Task) -> _TaskArrays:
 
 
 def _panels(
-    part: Float[Tensor, "2 heads d_model key_dim"], lanes: int
+    part: Float[Tensor, "matrices d_model key_dim"], lanes: int
 ) -> Float[Tensor, "panels depth {lanes}"]:
     """[W_Q W_K] in panels of `lanes` columns. Padding is zero and stays zero: its gradient is."""
-    flat = part.permute(2, 0, 1, 3).flatten(1)
+    flat = part.transpose(0, 1).flatten(1)
     flat = pad(flat, (0, -flat.shape[1] % lanes, 0, -flat.shape[0] % _DEPTH))
     return flat.unflatten(1, (-1, lanes)).transpose(0, 1).contiguous()
 
@@ -139,6 +139,6 @@ def _apart(parts: list[Tensor]) -> list[Tensor]:
 
 def _unpanelled(
     panels: Float[Tensor, "panels depth lanes"], spec: RunSpec
-) -> Float[Tensor, "2 heads d_model key_dim"]:
-    flat = panels.transpose(0, 1).flatten(1)[: spec.d_model, : 2 * spec.budget]
-    return flat.unflatten(1, (2, spec.heads, spec.key_dim)).permute(1, 2, 0, 3).contiguous()
+) -> Float[Tensor, "matrices d_model key_dim"]:
+    flat = panels.transpose(0, 1).flatten(1)[: spec.d_model, : spec.budget + spec.key_budget]
+    return flat.unflatten(1, (-1, spec.key_dim)).transpose(0, 1).contiguous()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.errors import InputError
 from headcount.shapes import Float, Int
 from headcount.training.engines.base import Check, State, adam_scales, lockstep
 from headcount.training.engines.triton.device import triton_device
@@ -49,6 +50,8 @@ class TritonEngine:
         return max(1, min(_MOST_RUNS, memory // (2 * self.concurrency) // (4 * floats)))
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TritonFleet:
+        if any(spec.kv_heads for spec in specs):
+            raise InputError("the triton engine has no shared keys yet; use the engine torch")
         return TritonFleet(specs, states or [State.initial(spec) for spec in specs], self.device)
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
@@ -207,10 +210,11 @@ class TritonFleet:
         return torch.empty(*sizes, dtype=dtype, device=self.device)
 
     def _padded(self, parts: list[Tensor]) -> Float[Tensor, "runs 2 dm d"]:
-        """[2, heads, d_model, key_dim] of each run as the kernels' [2, dm, h·dk]."""
+        """[2·heads, d_model, key_dim] of each run as the kernels' [2, dm, h·dk]."""
         shape = self.shape
         padded = torch.zeros(len(parts), 2, shape.dm, shape.h, shape.dk)
-        for n, part in enumerate(parts):
+        for n, matrices in enumerate(parts):
+            part = matrices.unflatten(0, (2, -1))
             if self.specs[n].variant == "sum":  # heads side by side in one
                 part = part.permute(0, 2, 1, 3).flatten(2)[:, None]
             _, heads, d_model, key_dim = part.shape
@@ -219,12 +223,12 @@ class TritonFleet:
 
     def _plain(
         self, part: Float[Tensor, "2 dm d"], spec: RunSpec
-    ) -> Float[Tensor, "2 heads d_model key_dim"]:
+    ) -> Float[Tensor, "matrices d_model key_dim"]:
         """The inverse of `_padded` for one run."""
         split = part.view(2, self.shape.dm, self.shape.h, self.shape.dk)[:, : spec.d_model]
         if spec.variant == "sum":
             split = split[:, :, 0, : spec.budget].reshape(2, spec.d_model, spec.heads, spec.key_dim)
-        return split[:, :, : spec.heads, : spec.key_dim].permute(0, 2, 1, 3).contiguous()
+        return split[:, :, : spec.heads, : spec.key_dim].permute(0, 2, 1, 3).flatten(0, 1)
 
     def _on_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
