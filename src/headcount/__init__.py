@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from headcount.theory.refined_law import law as law
     from headcount.theory.refined_law import LawReading as LawReading
     from headcount.theory.capacity import Holding as Holding
-    from headcount.theory.architectures import read_config as read_config
-    from headcount.theory.architectures import Architecture as Architecture
+    from headcount.theory.model_config import read_config as read_config
+    from headcount.theory.model_config import Architecture as Architecture
     from headcount.theory.incoherence import incoherence as incoherence
     from headcount.theory.incoherence import Incoherence as Incoherence
 

@@ -120,15 +120,16 @@ def _judge_model(
     bits: float,
     as_json: bool,
 ) -> None:
-    from headcount.theory import architectures
+    from headcount.theory import model_config
+    from headcount.theory.architectures import audit_architecture
 
     if hf_config is not None:
-        shape = architectures.read_config(hf_config)
+        shape = model_config.read_config(hf_config)
     elif example is not None:
-        shape = architectures.example(example)
+        shape = model_config.example(example)
     else:
-        shape = architectures.by_hand(*channel)
-    audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
+        shape = model_config.by_hand(*channel)
+    audit = audit_architecture(shape, items, bits_per_parameter=bits)
     common.emit(asdict(audit), True) if as_json else _show_audit(audit)
 
 

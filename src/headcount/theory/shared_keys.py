@@ -35,17 +35,27 @@ def shared_width(
         return float(own)
     if measure == "R":
         wanted = heads * own * (2 * d_model - own)
-        if wanted >= d_model**2 * heads:
-            return float(d_model)
-        # The smaller root of d(h + g)k − gk² = wanted.
-        half = d_model * (heads + kv_heads) / 2
-        return (half - sqrt(half**2 - kv_heads * wanted)) / kv_heads
+        return width_with_freedom(wanted, d_model, heads, kv_heads) or float(d_model)
     wanted = heads * squared_width(d_model, d_model, own) / kv_heads
     rows = heads // kv_heads * d_model
     if wanted >= squared_width(rows, d_model, d_model):
         return float(d_model)
     found: Any = brentq(lambda k: squared_width(rows, d_model, k) - wanted, 1e-9, d_model)
     return float(found)
+
+
+def width_with_freedom(freedom: float, d_model: int, heads: int, kv_heads: int) -> float | None:
+    """The width at which h heads with g keys have these degrees of freedom; None if none has.
+
+    >>> width_with_freedom(3072, 32, 4, 4), width_with_freedom(1e6, 32, 4, 4)
+    (16.0, None)
+    """
+    _check(heads, kv_heads)
+    if freedom > heads * d_model**2 * (1 + 1e-12):
+        return None
+    half = d_model * (heads + kv_heads) / 2  # the smaller root of d(h + g)k − gk² = freedom
+    root = sqrt(max(half**2 - kv_heads * freedom, 0.0))
+    return min((half - root) / kv_heads, float(d_model))
 
 
 def own_width(key_dim: float, d_model: int, heads: int, kv_heads: int) -> float:
