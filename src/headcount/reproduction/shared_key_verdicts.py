@@ -45,7 +45,7 @@ def shared_key_verdicts() -> pd.DataFrame:
 def verdicts(runs: pd.DataFrame, thresholds: pd.DataFrame | None = None) -> list[LawVerdict]:
     """All verdicts on these runs, in the order of the preregistration."""
     known = split_thresholds(runs) if thresholds is None else thresholds
-    beside = beside_own(known)
+    beside: Any = beside_own(known)
     parts = {part: beside[beside["part"] == part] for part in _EXPECTED}
     main = parts["main"]
     said = "the sum D_Q + D_KV at the threshold does not depend on g"
@@ -75,7 +75,7 @@ def _open(part: str, hypothesis: str, found: int, expected: int) -> LawVerdict |
     return LawVerdict(part, hypothesis, "open", f"{found} of {expected} thresholds are known")
 
 
-def _sums(part: str, hypothesis: str, beside: pd.DataFrame) -> LawVerdict:
+def _sums(part: str, hypothesis: str, beside: Any) -> LawVerdict:
     """Most ratios of sums near 1, and their mean nearer."""
     expected = _EXPECTED["main" if part == "sum" else part]
     ratios = beside["sum_ratio"].dropna()
@@ -90,7 +90,7 @@ def _sums(part: str, hypothesis: str, beside: pd.DataFrame) -> LawVerdict:
     return LawVerdict(part, hypothesis, verdict, f"{_ratios(ratios, near)}, mean {mean:.2f}")
 
 
-def _all_near(part: str, hypothesis: str, beside: pd.DataFrame) -> LawVerdict:
+def _all_near(part: str, hypothesis: str, beside: Any) -> LawVerdict:
     ratios = beside["sum_ratio"].dropna()
     if undecided := _open(part, hypothesis, len(ratios), _EXPECTED[part]):
         return undecided
@@ -99,12 +99,12 @@ def _all_near(part: str, hypothesis: str, beside: pd.DataFrame) -> LawVerdict:
     return LawVerdict(part, hypothesis, verdict, _ratios(ratios, near))
 
 
-def _ratios(ratios: pd.Series, near: int) -> str:
+def _ratios(ratios: Any, near: int) -> str:
     ends = f"{ratios.min():.2f} to {ratios.max():.2f}"
     return f"{near} of {len(ratios)} ratios within [0.80, 1.25], {ends}"
 
 
-def log_errors(beside: pd.DataFrame, prediction: str) -> pd.Series:
+def log_errors(beside: Any, prediction: str) -> Any:
     """ln(k*/predicted) of the splits whose two thresholds are known."""
     return np.log(beside["threshold"] / beside[prediction]).dropna()
 
@@ -113,7 +113,7 @@ def _rms(errors: Any) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
-def _freedom(main: pd.DataFrame) -> LawVerdict:
+def _freedom(main: Any) -> LawVerdict:
     hypothesis = "R predicts the threshold from that with keys of their own"
     errors = log_errors(main, "by_freedom")
     if undecided := _open("freedom", hypothesis, len(errors), _EXPECTED["main"]):
@@ -123,9 +123,9 @@ def _freedom(main: pd.DataFrame) -> LawVerdict:
     return LawVerdict("freedom", hypothesis, _judged(size <= _SMALL, size > _LARGE), number)
 
 
-def _rival(main: pd.DataFrame) -> LawVerdict:
+def _rival(main: Any) -> LawVerdict:
     hypothesis = "R predicts it better than G"
-    points: Any = main.dropna(subset=["threshold", "own"]).groupby(_POINT, sort=False)
+    points = main.dropna(subset=["threshold", "own"]).groupby(_POINT, sort=False)
     errors = {
         name: [_rms(log_errors(part, name)) for _, part in points]
         for name in ("by_freedom", "by_width")
@@ -139,16 +139,16 @@ def _rival(main: pd.DataFrame) -> LawVerdict:
     return LawVerdict("rival", hypothesis, _judged(better >= 4, better <= 1), number)
 
 
-def exponent(beside: pd.DataFrame) -> float:
+def exponent(beside: Any) -> float:
     """β of k* = k*(h, h)·(2h/(h + g))^β by least squares; 1 if the sum alone counts."""
     gain = np.log(2 * beside["heads"] / (beside["heads"] + beside["kv_heads"]))
     cost = np.log(beside["threshold"] / beside["own"])
     return float((gain * cost).sum() / (gain**2).sum())
 
 
-def left_out_errors(main: pd.DataFrame) -> pd.Series:
+def left_out_errors(main: Any) -> Any:
     """ln(k*/predicted) at each point, with β fitted to the other points."""
-    known: Any = main.dropna(subset=["threshold", "own"])
+    known = main.dropna(subset=["threshold", "own"])
     errors = []
     for _, part in known.groupby(_POINT, sort=False):
         others = known.drop(part.index)
@@ -157,7 +157,7 @@ def left_out_errors(main: pd.DataFrame) -> pd.Series:
     return pd.concat(errors)
 
 
-def _left_out(main: pd.DataFrame) -> LawVerdict:
+def _left_out(main: Any) -> LawVerdict:
     hypothesis = "one exponent of 2h/(h + g), fitted to four points, predicts the fifth"
     known = main.dropna(subset=["threshold", "own"])
     if undecided := _open("left-out", hypothesis, len(known), _EXPECTED["main"]):
@@ -169,9 +169,9 @@ def _left_out(main: pd.DataFrame) -> LawVerdict:
 
 def least_widths(runs: pd.DataFrame) -> dict[tuple[int, int], int]:
     """The smallest width that passes with one key head, by point; 0 if none does."""
-    chosen = runs[runs["part"].isin(["main", "narrow", "longer"]) & (runs["kv_heads"] == 1)]
+    chosen: Any = runs[runs["part"].isin(["main", "narrow", "longer"]) & (runs["kv_heads"] == 1)]
     scores = chosen.assign(value=chosen["value"].where(chosen["diverged"] == 0, 0.0))
-    means: Any = scores.groupby([*_POINT, "part", "heads", "key_dim"])["value"].mean()
+    means = scores.groupby([*_POINT, "part", "heads", "key_dim"])["value"].mean()
     found = {(int(m), int(d)): 0 for m, d in chosen[_POINT].drop_duplicates().to_numpy()}
     for m, d, _, _, width in sorted(means[means >= PASSING].index, key=lambda key: -key[-1]):
         found[m, d] = int(width)  # the widest first, so that the narrowest stays
@@ -201,9 +201,9 @@ def _random_keys(runs: pd.DataFrame) -> LawVerdict:
     return LawVerdict("random keys", hypothesis, _judged(outside == 0, outside >= 3), number)
 
 
-def query_ratios(thresholds: pd.DataFrame) -> pd.Series:
+def query_ratios(thresholds: Any) -> Any:
     """k* with shared queries over k* with shared keys, for each split of the control."""
-    split: Any = [*_POINT, "heads", "kv_heads"]
+    split = [*_POINT, "heads", "kv_heads"]
     by_part = {
         part: thresholds[thresholds["part"] == part].set_index(split)["threshold"]
         for part in ("queries", "main")
@@ -211,7 +211,7 @@ def query_ratios(thresholds: pd.DataFrame) -> pd.Series:
     return (by_part["queries"] / by_part["main"].reindex(by_part["queries"].index)).dropna()
 
 
-def _queries(thresholds: pd.DataFrame) -> LawVerdict:
+def _queries(thresholds: Any) -> LawVerdict:
     hypothesis = "shared queries need the width of shared keys"
     ratios = query_ratios(thresholds)
     if undecided := _open("queries", hypothesis, len(ratios), _EXPECTED["queries"]):

@@ -98,9 +98,8 @@ def plan_key_cache(
     (1, True)
     """
     edges = check_sizes(items, edges, d_model)
-    request = _Request(
-        items, edges, d_model, kv_heads, heads, bytes_per_number, steps or USUAL_STEPS, chance
-    )
+    given = USUAL_STEPS if steps is None else steps
+    request = _Request(items, edges, d_model, kv_heads, heads, bytes_per_number, given, chance)
     request.check(key_cache_bytes)
     outside = SHARED_RANGE.beyond(items, edges, d_model, request.steps)
     if outside is not None:
@@ -206,7 +205,10 @@ class _Request:
             return self._chance(heads, kv_heads, width) - 0.5
 
         # The law of steps is one of heads that have a column at least.
-        middle: Any = 1.0 if surplus(1.0) > 0 else brentq(surplus, 1.0, self.d_model)
+        ends = 1.0, float(self.d_model)
+        middle: Any = ends[0] if surplus(ends[0]) > 0 else ends[1]
+        if surplus(ends[0]) < 0 < surplus(ends[1]):
+            middle = brentq(surplus, *ends)
         low, high = (round(middle * exp(side * 1.96 * SPREAD), 1) for side in (-1, 1))
         return low, high
 
