@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from headcount.shapes import Float
-from headcount.theory.shared_keys import shared_width
+from headcount.theory.shared_keys import Measure, shared_width
 
 PASSING, _LEAST_ERROR = 0.99, 1e-4
 _POINT = ["part", "items", "d_model", "heads"]
 _RESAMPLES = 500
+_PREDICTIONS: dict[str, Measure] = {"by_freedom": "R", "by_width": "G"}
 
 
 def threshold(
@@ -45,7 +46,8 @@ def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:
     `least` is the smallest width tested that passes (0 if none does) and `runs` how many there are.
     """
     rows = []
-    for key, group in runs.groupby([*_POINT, "kv_heads"], sort=False):
+    groups: Any = runs.groupby([*_POINT, "kv_heads"], sort=False)
+    for key, group in groups:
         widths, scores = _scores(group)
         means = np.nanmean(scores, 1)
         value = float(threshold(widths, means))
@@ -105,7 +107,7 @@ def beside_own(thresholds: pd.DataFrame) -> pd.DataFrame:
             else shared_width(row.own, row.d_model, row.heads, row.kv_heads, measure)
             for row in found.itertuples()
         ]
-        for name, measure in (("by_freedom", "R"), ("by_width", "G"))
+        for name, measure in _PREDICTIONS.items()
     }
     ratio = found["columns"] / (2 * found["heads"] * found["own"])
     return found.assign(sum_ratio=ratio, **predicted)
