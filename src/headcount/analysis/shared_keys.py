@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headcount.shapes import Float
+from headcount.theory.key_cache import predicted_threshold
 from headcount.theory.shared_keys import Measure, shared_width
 
 PASSING, _LEAST_ERROR = 0.99, 1e-4
@@ -111,3 +112,18 @@ def beside_own(thresholds: pd.DataFrame) -> pd.DataFrame:
     }
     ratio = found["columns"] / (2 * found["heads"] * found["own"])
     return found.assign(sum_ratio=ratio, **predicted)
+
+
+def planned_errors(thresholds: pd.DataFrame, runs: pd.DataFrame) -> pd.Series:
+    """ln(k*/k predicted) of splits with g < h, where k is predicted by the law of steps alone."""
+    sizes: Any = ["part", "items", "d_model", "heads", "kv_heads"]
+    known: Any = runs.groupby(sizes, sort=False)[["degree", "limit"]].first()
+    shared: Any = thresholds[thresholds["heads"] > thresholds["kv_heads"]]
+    rows = shared.dropna(subset=["threshold"]).join(known, on=sizes)
+    predicted = [
+        predicted_threshold(
+            row.m, row.m * row.degree, row.d_model, row.heads, row.kv_heads, row.limit
+        )
+        for row in rows.rename(columns={"items": "m"}).itertuples()
+    ]
+    return np.log(rows["threshold"] / predicted)

@@ -131,6 +131,36 @@ def _by_parameters(split: SharedSplit) -> tuple[int, float]:
     return split.parameters, split.cache_bytes
 
 
+def predicted_threshold(
+    items: int, edges: int, d_model: int, heads: int, kv_heads: int, steps: int
+) -> float:
+    """The width at which half of such runs pass in these steps, by the law of steps alone.
+
+    >>> round(predicted_threshold(256, 256, 32, 8, 8, 20_000), 1)
+    7.1
+    """
+
+    def surplus(width: float) -> float:
+        return _chance(items, edges, d_model, heads, kv_heads, width, steps) - 0.5
+
+    # The law of steps is one of heads that have a column at least, and width past d adds nothing.
+    ends = 1.0, float(d_model)
+    if surplus(ends[0]) > 0:
+        return ends[0]
+    if surplus(ends[1]) < 0:
+        return ends[1]
+    found: Any = brentq(surplus, *ends)
+    return float(found)
+
+
+def _chance(
+    items: int, edges: int, d_model: int, heads: int, kv_heads: int, width: float, steps: int
+) -> float:
+    """The chance of heads with keys of their own that have as many degrees of freedom."""
+    own = own_width(width, d_model, heads, kv_heads)
+    return STEPS_LAW.chance(items, edges, d_model, heads, own, steps)
+
+
 @dataclass(frozen=True)
 class _Request:
     items: int
@@ -193,22 +223,13 @@ class _Request:
             parameters(self.d_model, *columns),
         )
 
-    def _chance(self, heads: int, kv_heads: int, width: float) -> float:
-        own: float = own_width(width / exp(BIAS), self.d_model, heads, kv_heads)
-        sizes = self.items, self.edges, self.d_model, heads
-        return STEPS_LAW.chance(*sizes, own, self.steps)
+    def _chance(self, heads: int, kv_heads: int, width: int) -> float:
+        sizes = self.items, self.edges, self.d_model, heads, kv_heads
+        return _chance(*sizes, width / exp(BIAS), self.steps)
 
     def _interval(self, heads: int, kv_heads: int) -> tuple[float, float]:
-        """95 % of the thresholds: around the width whose chance is one half."""
-
-        def surplus(width: float) -> float:
-            return self._chance(heads, kv_heads, width) - 0.5
-
-        # The law of steps is one of heads that have a column at least.
-        ends = 1.0, float(self.d_model)
-        middle: Any = ends[0] if surplus(ends[0]) > 0 else ends[1]
-        if surplus(ends[0]) < 0 < surplus(ends[1]):
-            middle = brentq(surplus, *ends)
+        sizes = self.items, self.edges, self.d_model, heads, kv_heads
+        middle = predicted_threshold(*sizes, self.steps) * exp(BIAS)
         low, high = (round(middle * exp(side * 1.96 * SPREAD), 1) for side in (-1, 1))
         return low, high
 
