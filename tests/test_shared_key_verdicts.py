@@ -91,6 +91,16 @@ def test_a_run_that_diverged_counts_as_nothing():
     assert np.isnan(split_thresholds(worse)["threshold"].item())
 
 
+def test_widths_at_which_a_run_is_missing_are_left_out():
+    """Where time ran out only runs that stopped early are there, which all succeeded."""
+    runs = pd.DataFrame(runs_at("main", (64, 16), (4, 1), 8.0))
+    early = runs[(runs["key_dim"] > 8) | (runs["seed"] == 3)]
+    assert np.isnan(split_thresholds(early)["threshold"].item())
+    none = split_thresholds(runs[runs["seed"] + runs["key_dim"] == 12])
+    assert np.isnan(none["threshold"].item())
+    assert none["least"].item() == 0
+
+
 def test_where_the_sum_counts_it_is_confirmed():
     found = verdicts_of(made())
     for part in ("sum", "softmax", "regular", "antonyms", "longer", "left-out", "queries"):

@@ -28,6 +28,8 @@ def threshold(
     >>> round(float(threshold(widths, scores)), 2)
     6.93
     """
+    if len(widths) < 2:
+        return np.full(scores.shape[:-1], np.nan)
     passes = scores >= PASSING
     first = passes.argmax(-1)
     known = passes.any(-1) & (first > 0)
@@ -50,7 +52,7 @@ def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:
     groups: Any = runs.groupby([*_POINT, "kv_heads"], sort=False)
     for key, group in groups:
         widths, scores = _scores(group)
-        means = np.nanmean(scores, 1)
+        means = scores.mean(1)
         value = float(threshold(widths, means))
         low, high = _interval(widths, scores)
         passing = widths[means >= PASSING]
@@ -70,9 +72,14 @@ def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:
 def _scores(
     group: pd.DataFrame,
 ) -> tuple[Float[np.ndarray, " widths"], Float[np.ndarray, "widths seeds"]]:
-    """F1 by width and seed; a run that diverged counts as 0, one that is missing as nan."""
+    """F1 by width and seed; a run that diverged counts as 0.
+
+    Widths at which a seed is missing are left out: where time ran out, runs that stop early, the
+    successful ones, would be all that there is.
+    """
     value = group["value"].where(group["diverged"] == 0, 0.0)
     table: Any = group.assign(value=value).pivot_table("value", "key_dim", "seed", aggfunc="first")
+    table = table.dropna()
     return table.index.to_numpy(float), table.to_numpy(float)
 
 
@@ -82,9 +89,7 @@ def _interval(
     """95 % of the thresholds of resampled seeds; nan where more than 5 % of them have none."""
     seeds = scores.shape[1]
     drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
-    with np.errstate(invalid="ignore"):
-        means = np.nanmean(scores[:, drawn], -1).T
-    found = threshold(widths, np.nan_to_num(means))
+    found = threshold(widths, scores[:, drawn].mean(-1).T)
     if np.isnan(found).mean() > 0.05:
         return float("nan"), float("nan")
     low, high = np.nanquantile(found, [0.025, 0.975])

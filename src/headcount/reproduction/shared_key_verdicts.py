@@ -13,7 +13,7 @@ from headcount.analysis.shared_keys import PASSING, beside_own, split_thresholds
 from headcount.reproduction.law_verdicts import LawVerdict, verdict_table
 from headcount.theory.key_width import free_query_width, random_key_width
 
-_FOLDER = Path(__file__).with_name("measured") / "shared_keys"
+_FOLDER = Path(__file__).with_name("measured") / "shared-keys"
 _POINT = ["items", "d_model"]
 _NEAR, _NEAR_MEAN = (0.80, 1.25), (0.90, 1.10)
 _SMALL, _LARGE = 0.12, 0.25  # rms errors of ln k
