@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.errors import InputError
 from headcount.theory import upper_bounds as upper
-from headcount.theory.architectures import (
-    EXAMPLES,
-    audit_architecture,
-    by_hand,
-    example,
-    read_config,
-)
+from headcount.theory.architectures import audit_architecture, same_freedom
 from headcount.theory.capacity import capacity
 from headcount.theory.capacity_law import (
     TRAINED_RATIOS,
     capacity_ratio,
     degrees_of_freedom,
     freedom_needed,
+    latent_freedom,
 )
+from headcount.theory.model_config import EXAMPLES, by_hand, example, read_config
 from headcount.theory.planner import plan
 
 quick = settings(deadline=None, max_examples=50)
@@ -111,6 +108,74 @@ def test_examples_hold_their_facts():
     )
     assert example("gpt2").key_dim == 64
     assert example("gpt3-175b").key_budget == 12288
+    qwen, gemma = example("qwen2.5-7b"), example("gemma-2-9b")
+    assert (qwen.d_model, qwen.heads, qwen.kv_heads, qwen.key_dim) == (3584, 28, 4, 128)
+    assert (gemma.d_model, gemma.heads, gemma.kv_heads, gemma.key_dim) == (3584, 16, 8, 256)
+    assert example("gemma-2b").cached_numbers == 256  # one key head
+
+
+def test_latent_keys_are_read_as_one_shared_key():
+    """DeepSeek-V2: 128 heads of rank 128 on a latent of 512 columns, queries from one of 1,536."""
+    model = example("deepseek-v2")
+    assert (model.d_model, model.heads, model.kv_heads, model.key_dim) == (5120, 128, 1, 128)
+    assert (model.latent.rank, model.latent.query_rank, model.latent.position_dim) == (
+        512,
+        1536,
+        64,
+    )
+    assert (model.key_budget, model.cached_numbers) == (512, 576)
+    assert model.parameters == 1536 * (5120 + 16384) + 512 * (5120 + 16384) + 1
+    assert model.freedom == (
+        512 * (5120 - 512) + 1536 * (5120 - 1536) + 128 * 128 * (512 + 1536 - 128)
+    )
+    lite = example("deepseek-v2-lite")
+    assert lite.latent.query_rank is None
+    assert lite.freedom == 512 * (2048 - 512) + 16 * 128 * (512 + 2048 - 128)
+    assert audit_architecture(lite).key_cache_bytes == 2 * 576
+    # A latent as wide as all heads' keys is no limit, one as wide as a head is one shared key.
+    assert latent_freedom(64, 4, 8, 99) == degrees_of_freedom(64, 4, 8)
+    assert latent_freedom(64, 4, 8, 8) == degrees_of_freedom(64, 4, 8, 1)
+
+
+@given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 7), st.booleans())
+@settings(deadline=None, max_examples=25)
+def test_degrees_of_freedom_are_those_of_the_forms(d_model, heads, key_dim, rank, latent_queries):
+    """The rank of the derivative of h forms x P Q_e U_eᵀ Aᵀ by all of its matrices."""
+    query_rank = 4 if latent_queries else None
+    inner = query_rank or d_model
+    shapes = [(d_model, rank), (heads, rank, key_dim), (heads, inner, key_dim), (d_model, inner)]
+    if query_rank is None:
+        shapes.pop()
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+
+    def forms(values):
+        parts = values.split(sizes)
+        latent, up, query, *first = (
+            part.view(shape) for part, shape in zip(parts, shapes, strict=True)
+        )
+        start = first[0] if first else torch.eye(d_model, dtype=values.dtype)
+        return torch.einsum("dp,hpk,hck,ec->hde", start, query, up, latent).flatten()
+
+    generator = torch.Generator().manual_seed(d_model + 10 * heads)
+    at = torch.randn(sum(sizes), dtype=torch.float64, generator=generator)
+    slopes = torch.autograd.functional.jacobian(forms, at)
+    free = int(torch.linalg.matrix_rank(slopes, rtol=1e-9))
+    assert free == latent_freedom(d_model, heads, key_dim, rank, query_rank)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_other_numbers_of_keys_keep_the_degrees_of_freedom(name):
+    model = example(name)
+    for keys in same_freedom(model, bytes_per_number=1):
+        sizes = model.d_model, model.heads
+        assert degrees_of_freedom(*sizes, keys.key_dim, keys.kv_heads) >= model.freedom
+        if keys.key_dim > 1:
+            assert degrees_of_freedom(*sizes, keys.key_dim - 1, keys.kv_heads) < model.freedom
+        assert keys.cache_bytes == keys.kv_heads * keys.key_dim
+    own = {keys.kv_heads: keys.key_dim for keys in same_freedom(model)}
+    if model.latent is None:
+        assert own[model.kv_heads] == model.key_dim
+    assert list(own.values()) == sorted(own.values(), reverse=True)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -220,7 +285,17 @@ def test_configs_are_read(tmp_path, config, expected):
         ('{"hidden_size": true, "n_head": 8}', "hidden_size = True"),
         ('{"hidden_size": 64, "n_head": 7}', "add head_dim"),
         ('{"hidden_size": 64, "n_head": 8, "num_key_value_heads": 3}', "do not divide"),
-        ('{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 512}', "latent keys"),
+        ('{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 512}', "none of qk_nope_head_dim"),
+        ('{"hidden_size": 64, "n_head": 8, "kv_lora_rank": -1}', "kv_lora_rank = -1"),
+        (
+            '{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 8, "qk_nope_head_dim": "x"}',
+            "qk_nope_head_dim = 'x'",
+        ),
+        (
+            '{"hidden_size": 64, "n_head": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, '
+            '"q_lora_rank": 1.5}',
+            "q_lora_rank = 1.5",
+        ),
     ],
 )
 def test_bad_configs_are_refused(tmp_path, text, words):

@@ -74,6 +74,39 @@ def test_plan_judges_models(shown, tmp_path):
     assert parsed["architecture"]["key_dim"] == 8
 
 
+def test_plan_answers_how_small_the_key_cache_may_be(shown):
+    line = "plan --items 256 --d-model 32 --kv-heads 1 --heads 8 --steps 20000"
+    table = " ".join(shown(line).split())
+    assert "Measured: 64 to 1,024 items" in table
+    assert "8 heads of width" in table
+    assert "one shared key" in table
+    line = "plan --items 256 --d-model 32 --json"
+    whole = json.loads(shown(f"{line} --bytes-per-number 1"))
+    fits = json.loads(shown(f"{line} --key-cache-bytes 40"))
+    assert fits["split"]["cache_bytes"] <= 40
+    assert fits["split"]["parameters"] <= whole["split"]["parameters"]
+    assert whole["split"]["cache_bytes"] == min(one["cache_bytes"] for one in whole["choices"])
+    low, high = fits["split"]["interval"]
+    assert low < fits["split"]["key_dim"] < 1.3 * high
+    none = json.loads(shown(f"{line} --key-cache-bytes 4"))
+    assert none["split"] is None
+    assert "the smallest key cache is" in none["text"]
+    outside = json.loads(shown("plan --items 4096 --d-model 512 --kv-heads 1 --json"))
+    assert outside["split"] is None
+    assert outside["text"].startswith("Outside the measured range of shared keys (items 4,096")
+
+
+def test_plan_shows_the_key_cache_of_models(shown):
+    latent = " ".join(shown("plan --example deepseek-v2").split())
+    assert "128 heads × 128 on one shared latent key of width 512" in latent
+    assert "1,152 bytes per token and layer" in latent
+    assert "the form of a head has rank 128 at most" in latent
+    assert "that share one key" in shown("plan --example gemma-2b")
+    parsed = json.loads(shown("plan --example llama-3-8b --bytes-per-number 1 --json"))
+    assert parsed["key_cache_bytes"] == 1024
+    assert parsed["shared_keys"][0] == {"kv_heads": 1, "key_dim": 155, "cache_bytes": 155.0}
+
+
 def test_bounds_prints_a_table_and_json(shown):
     line = "bounds --items 512 --d-model 16 --heads 1"
     assert "One head cannot do it, however wide" in shown(line)
@@ -130,7 +163,15 @@ def test_plan_shows_a_contexts_flops_and_doubtful_holdings_in_brackets(shown):
         ("plan --items 8 --d-model 4 --steps 0", "steps = 0"),
         ("plan --items 8 --d-model 4 --chance 1", "chance = 1"),
         ("plan --items 8 --d-model 4 --budget 3 --heads 4", "more than the 3 columns"),
-        ("plan --items 8 --d-model 4 --kv-heads 2", "give --key-dim"),
+        ("plan --items 8 --d-model 4 --kv-heads 2 --budget 3", "--budget: not planned"),
+        ("plan --items 64 --d-model 16 --kv-heads 2 --variant softmax", "--variant softmax: not"),
+        ("plan --items 64 --d-model 16 --kv-heads 3 --heads 8", "kv_heads = 3: does not divide"),
+        ("plan --items 64 --d-model 16 --kv-heads 0", "kv_heads = 0"),
+        ("plan --items 64 --d-model 16 --key-cache-bytes 1", "less than one number of 2 bytes"),
+        ("plan --items 64 --d-model 16 --bytes-per-number -2", "bytes_per_number = -2"),
+        ("plan --items 64 --d-model 16 --kv-heads 1 --steps 0", "steps = 0"),
+        ("plan --items 64 --d-model 16 --kv-heads 1 --chance 1", "chance = 1"),
+        ("plan --example gpt2 --key-cache-bytes 8", "fixes its own sizes"),
         ("plan --d-model 768 --heads 12 --key-dim 64", "--items"),
         ("plan --d-model 768 --key-dim 64 --items 9", "give all three"),
         ("plan --example gpt2 --bits 0", "bits = 0"),

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from headcount.theory.adviser import Advice as Advice
     from headcount.theory.planner import plan as plan
     from headcount.theory.planner import Plan as Plan
+    from headcount.theory.key_cache import plan_key_cache as plan_key_cache
+    from headcount.theory.key_cache import KeyCachePlan as KeyCachePlan
     from headcount.theory.lower_bounds import lower_bounds as lower_bounds
     from headcount.theory.lower_bounds import LowerBound as LowerBound
     from headcount.theory.capacity import capacity as capacity
@@ -69,8 +71,8 @@ if TYPE_CHECKING:
     from headcount.theory.refined_law import law as law
     from headcount.theory.refined_law import LawReading as LawReading
     from headcount.theory.capacity import Holding as Holding
-    from headcount.theory.architectures import read_config as read_config
-    from headcount.theory.architectures import Architecture as Architecture
+    from headcount.theory.model_config import read_config as read_config
+    from headcount.theory.model_config import Architecture as Architecture
     from headcount.theory.incoherence import incoherence as incoherence
     from headcount.theory.incoherence import Incoherence as Incoherence
 
@@ -108,6 +110,9 @@ if TYPE_CHECKING:
     from headcount.reproduction.frontier import frontier as frontier
     from headcount.reproduction.shipped import measured_runs as measured_runs
     from headcount.reproduction.refined_verdicts import law_verdicts as law_verdicts
+    from headcount.reproduction.shared_key_verdicts import (
+        shared_key_verdicts as shared_key_verdicts,
+    )
 
     # Errors
     from headcount.errors import InputError as InputError

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli import common, sizes
+from headcount.cli.plan_key_cache import show_key_cache
+from headcount.cli.plan_models import show_audit
 from headcount.cli.tables import budget_cell, describe, print_table, short
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
-    from headcount.theory.architectures import Audit
     from headcount.theory.planner import Plan, Row
 
 
@@ -43,13 +44,19 @@ def plan(
         Path | None, typer.Option(help="A Hugging Face config.json to judge.")
     ] = None,
     example: Annotated[
-        str | None, typer.Option(help="gpt2, gpt3-175b or llama-3-8b, to judge.")
+        str | None, typer.Option(help="A shipped model to judge, such as llama-3-8b.")
     ] = None,
     key_dim: Annotated[
         int | None, typer.Option(help="Width of a head to judge, with --d-model and --heads.")
     ] = None,
     kv_heads: Annotated[
-        int | None, typer.Option(help="Heads with keys of their own, beside --key-dim.")
+        int | None, typer.Option(help="Keys g that the heads share; as many as heads unless given.")
+    ] = None,
+    key_cache_bytes: Annotated[
+        float | None, typer.Option(help="Most bytes of a token's keys; shared keys are planned.")
+    ] = None,
+    bytes_per_number: Annotated[
+        float | None, typer.Option(help="Bytes of a number in the key cache; 2 unless given.")
     ] = None,
     context_length: Annotated[
         int | None, typer.Option(help="Tokens ℓ of a context: adds its flops.")
@@ -63,25 +70,50 @@ def plan(
       headcount plan --items 256 --d-model 32
       headcount plan --items 128 --degree 8 --d-model 32 --steps 20000 --json
       headcount plan --items 500 --d-model 64 --budget 80
-      headcount plan --example llama-3-8b
+      headcount plan --items 256 --d-model 32 --kv-heads 1
+      headcount plan --items 256 --d-model 32 --key-cache-bytes 40
+      headcount plan --example deepseek-v2
       headcount plan --d-model 768 --heads 12 --key-dim 64 --items 50257
     """
+    from headcount.theory.adviser import USUAL_CHANCE
+    from headcount.theory.footprint import CACHE_BYTES
+    from headcount.theory.key_cache import plan_key_cache
+    from headcount.theory.planner import plan as make_plan
+
     if hf_config is not None or example is not None or key_dim is not None:
         named = {
             "--edges": edges, "--degree": degree, "--max-degree": max_degree, "--margin": margin,
             "--steps": steps, "--budget": budget, "--context-length": context_length,
-            "--variant": variant, "--chance": chance,
+            "--variant": variant, "--chance": chance, "--key-cache-bytes": key_cache_bytes,
         }  # fmt: skip
         if key_dim is None:
             named |= {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads}
         _refuse_with_model(hf_config, example, key_dim, named)
-        _judge_model(hf_config, example, (d_model, heads, key_dim, kv_heads), items, bits, as_json)
+        channel = d_model, heads, key_dim, kv_heads
+        cost = bits, bytes_per_number or CACHE_BYTES
+        _judge_model(hf_config, example, channel, items, cost, as_json)
         return
-    if kv_heads is not None:
-        raise InputError("--kv-heads belongs to a channel to judge; give --key-dim and --heads too")
-    from headcount.theory.adviser import USUAL_CHANCE
-    from headcount.theory.planner import plan as make_plan
-
+    if kv_heads is not None or key_cache_bytes is not None or bytes_per_number is not None:
+        named = {
+            "--budget": budget, "--max-degree": max_degree, "--margin": margin,
+            "--context-length": context_length, "--variant softmax": variant == "softmax" or None,
+        }  # fmt: skip
+        if given := [name for name, value in named.items() if value is not None]:
+            raise InputError(f"{', '.join(given)}: not planned for shared keys; leave it out")
+        items, edges, d_model, _ = sizes.resolve(items, edges, degree, d_model, None)
+        found = plan_key_cache(
+            items,
+            edges,
+            d_model=d_model,
+            kv_heads=kv_heads,
+            heads=heads,
+            key_cache_bytes=key_cache_bytes,
+            bytes_per_number=CACHE_BYTES if bytes_per_number is None else bytes_per_number,
+            steps=steps,
+            chance=USUAL_CHANCE if chance is None else chance,
+        )
+        common.emit(asdict(found), True) if as_json else show_key_cache(found)
+        return
     items, edges, d_model, max_degree = sizes.resolve(items, edges, degree, d_model, max_degree)
     answer = make_plan(
         items,
@@ -108,7 +140,7 @@ def _refuse_with_model(
     if given := [name for name, value in named.items() if value is not None]:
         raise InputError(
             f"{', '.join(given)}: a model fixes its own sizes and softmax; beside it give only "
-            "--items and --bits"
+            "--items, --bits and --bytes-per-number"
         )
 
 
@@ -117,19 +149,21 @@ def _judge_model(
     example: str | None,
     channel: tuple[int | None, int | None, int | None, int | None],
     items: int | None,
-    bits: float,
+    cost: tuple[float, float],
     as_json: bool,
 ) -> None:
-    from headcount.theory import architectures
+    from headcount.theory import model_config
+    from headcount.theory.architectures import audit_architecture
 
     if hf_config is not None:
-        shape = architectures.read_config(hf_config)
+        shape = model_config.read_config(hf_config)
     elif example is not None:
-        shape = architectures.example(example)
+        shape = model_config.example(example)
     else:
-        shape = architectures.by_hand(*channel)
-    audit = architectures.audit_architecture(shape, items, bits_per_parameter=bits)
-    common.emit(asdict(audit), True) if as_json else _show_audit(audit)
+        shape = model_config.by_hand(*channel)
+    bits, cached = cost
+    audit = audit_architecture(shape, items, bits_per_parameter=bits, bytes_per_number=cached)
+    common.emit(asdict(audit), True) if as_json else show_audit(audit)
 
 
 def _show_plan(answer: Plan) -> None:
@@ -178,39 +212,3 @@ def _label(row: Row) -> str:
         return row.name
     papers = {"permutations": "paper's fit", "wide": "paper, wide", "regular": "paper, regular"}
     return papers.get(row.name, row.name)
-
-
-def _show_audit(audit: Audit) -> None:
-    shape = audit.architecture
-    keys = "" if shape.kv_heads == shape.heads else f" in {shape.kv_heads} groups that share keys"
-    layers = "" if shape.layers == 1 else f", one of {shape.layers} layers"
-    print_table(
-        f"{shape.name}{layers}: d_model = {shape.d_model:,}, "
-        f"{shape.heads} heads × {shape.key_dim}{keys}, "
-        f"{short(audit.parameters)} key–query parameters",
-        audit.advice,
-        ("law", "relations", "between", "for each item"),
-        [
-            (
-                holding.law,
-                f"{holding.sense} {holding.edges:,}"
-                if holding.sure
-                else f"({holding.sense} {holding.edges:,})",
-                "" if holding.interval is None else "{:,} … {:,}".format(*holding.interval),
-                f"{holding.edges / holding.items:,.1f}",
-            )
-            for holding in audit.holdings
-        ],
-        [
-            *((holding.law, holding.reason) for holding in audit.holdings),
-            ("published ablation", _ablation(audit)),
-        ],
-    )
-
-
-def _ablation(audit: Audit) -> str:
-    rows = ", ".join(f"{h} × {k} {bleu}" for h, k, bleu in audit.published_ablation)
-    return (
-        f"Vaswani et al. 2017, Table 3, d_model 512, heads × width and BLEU: {rows}. Whole models "
-        "on another task; our laws do not predict it."
-    )

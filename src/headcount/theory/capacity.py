@@ -63,9 +63,36 @@ def capacity(
     """
     groups = heads if kv_heads is None else kv_heads
     _check_channel(d_model, heads, key_dim, groups)
-    check_bits(bits_per_parameter)
     reals = parameters(d_model, heads * key_dim, groups * key_dim)
-    budget = groups * key_dim
+    freedom = degrees_of_freedom(d_model, heads, key_dim, groups)
+    counted = Counted(d_model, heads, reals, freedom, groups * key_dim)
+    return holdings(
+        counted, items=items, variant=variant, bits_per_parameter=bits_per_parameter, law=law
+    )
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the laws count of a channel."""
+
+    d_model: int
+    heads: int
+    reals: int  # parameters, the threshold included
+    freedom: int  # degrees of freedom
+    budget: int  # D_K of heads with keys of their own that it contains
+
+
+def holdings(
+    channel: Counted,
+    *,
+    items: int | None,
+    variant: PlannedAggregation,
+    bits_per_parameter: float,
+    law: TrainedLaw | None,
+) -> list[Holding]:
+    """`capacity` of a channel that has been counted."""
+    check_bits(bits_per_parameter)
+    d_model, reals, budget = channel.d_model, channel.reals, channel.budget
 
     def counts(held: Callable[[int], float]) -> Callable[[int, int], bool]:
         return lambda m, edges: _log2_family(m, edges, items is None) <= held(m)
@@ -74,10 +101,10 @@ def capacity(
     reason = f"{reals:,} parameters of {bits_per_parameter:g} bits (Section 9)."
     found = [Holding("bit budget", "at most", *most, reason)]
     if variant == "max":
-        most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), heads)), items)
+        most = _largest(counts(lambda m: warren_bits(reals, m * (m - 1), channel.heads)), items)
         found.append(Holding("sign patterns", "at most", *most, "Any real weights (Warren 1968)."))
     if law is None:
-        found.append(_trained(degrees_of_freedom(d_model, heads, key_dim, groups), items, variant))
+        found.append(_trained(channel.freedom, items, variant))
     else:
         own = law
         most = _largest(lambda m, edges: own(m, edges, d_model) <= budget, items)

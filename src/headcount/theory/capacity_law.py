@@ -88,6 +88,30 @@ def degrees_of_freedom(d_model: int, heads: int, key_dim: int, kv_heads: int | N
     return d_model * (heads + groups) * width - groups * width**2
 
 
+def latent_freedom(
+    d_model: int, heads: int, key_dim: int, key_rank: int, query_rank: int | None = None
+) -> int:
+    """The degrees of freedom of heads that read one shared latent key of width c (MLA).
+
+    With its up-projection absorbed into the queries, head e scores x·B_e·Aᵀyᵀ: the latent y A has
+    c columns, and B_e has rank k = `key_dim` at most. Queries may come from a latent of their own
+    of width p = `query_rank`. That is c(d − c) + p(d − p) + hk(p + c − k), where p = d without a
+    query latent. At c = k it is the count of `degrees_of_freedom` for one shared key.
+
+    >>> latent_freedom(64, 4, 8, key_rank=8) == degrees_of_freedom(64, 4, 8, kv_heads=1)
+    True
+    >>> latent_freedom(64, 4, 8, key_rank=32) == degrees_of_freedom(64, 4, 8)
+    True
+    """
+    if min(d_model, heads, key_dim, key_rank, query_rank or 1) < 1:
+        raise InputError("d_model, heads, key_dim and the latent ranks must be at least 1")
+    width = min(key_dim, d_model, key_rank, query_rank or d_model)
+    most = min(d_model, heads * width)  # what the heads together can use of a latent
+    keys, queries = min(key_rank, most), min(query_rank or d_model, most)
+    shared = keys * (d_model - keys) + queries * (d_model - queries)
+    return shared + heads * width * (keys + queries - width)
+
+
 def capacity_ratio(
     items: int,
     edges: int,

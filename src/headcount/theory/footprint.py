@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
+from math import inf, log2
+
+from headcount.errors import InputError
 
 ALGORITHMS = (1, 2, 3, 4, 5)  # of the paper
 SCORE_FLOPS = 4  # per head and pair under softmax: scaling, exponential, sum, division
 BYTES_PER_PARAMETER = 4  # float32, in which weights are trained and stored
+CACHE_BYTES = 2.0  # per number of a key cache: bfloat16 or float16
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ def footprint(d_model: int, budget: int, *, key_budget: int | None = None) -> Fo
         logit_flops=2 * budget,
         bytes=count * BYTES_PER_PARAMETER,
     )
+
+
+def check_cache_bytes(bytes_per_number: float) -> None:
+    """Refuse cached numbers that take no memory."""
+    if not 0 < bytes_per_number < inf:
+        raise InputError(
+            f"bytes_per_number = {bytes_per_number:g}: a number takes more than 0 bytes; "
+            "the usual one takes 2"
+        )
 
 
 def score_flops(heads: int, length: int) -> int:

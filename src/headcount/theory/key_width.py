@@ -12,6 +12,9 @@ that are not trained, and `free_query_width`, for keys that are. docs/shared-key
 from __future__ import annotations
 
 from math import ceil, log
+from typing import Any
+
+from scipy.optimize import brentq
 
 from headcount.errors import InputError
 from headcount.theory.capacity_law import freedom_needed, gardner_capacity
@@ -70,11 +73,11 @@ def free_query_width(items: int, edges: int, d_model: int) -> float:
     >>> round(free_query_width(64, 64, 16), 1), round(free_query_width(1024, 1024, 128), 1)
     (2.5, 4.9)
     """
-    from scipy.optimize import brentq
-
     needed, shape = freedom_needed(items, edges), sorted((items, d_model))
     if needed >= items * d_model:
         raise InputError(
             f"{edges:,} edges on {items:,} items need more than the {d_model} columns of the table"
         )
-    return float(brentq(lambda k: squared_width(shape[1], shape[0], k) - needed, 1e-9, shape[0]))
+    least, most = 1e-9, shape[0]
+    found: Any = brentq(lambda k: squared_width(shape[1], shape[0], k) - needed, least, most)
+    return float(found)

@@ -45,8 +45,22 @@ class Range:
             return f"{edges / items:,.3g} edges per item among {items:,} items"
         return None
 
+    def in_words(self) -> str:
+        """The range in one sentence."""
+        items, widths, steps = self.items, self.d_model, self.steps
+        return (
+            f"Measured: {items[0]:,} to {items[1]:,} items, d_model {widths[0]} to {widths[1]}, "
+            f"{self.items_per_dimension[0]:g} to {self.items_per_dimension[1]:g} items per "
+            f"dimension, {steps[0]:,} to {steps[1]:,} steps."
+        )
+
 
 RANGES: dict[PlannedAggregation, Range] = {
     "max": Range((40, 2048), (16, 256), (1, 16), (5_000, 100_000)),
     "softmax": Range((64, 256), (16, 32), (1, 1), (SOFTMAX_STEPS, SOFTMAX_STEPS)),
 }
+
+# Heads that share keys, under max: five points with permutations and one regular graph of degree 4.
+SHARED_RANGE = Range(
+    (64, 1024), (16, 128), (1, 4), (20_000, 200_000), (4.0, 8.0), permutations_to=8.0
+)

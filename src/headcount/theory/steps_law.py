@@ -79,7 +79,7 @@ class StepsLaw:
         return np.log(self.base(*sizes)) + self.barrier(*sizes) / ratio
 
     def chance(
-        self, items: int, edges: int, d_model: int, heads: int, key_dim: int, steps: float
+        self, items: int, edges: int, d_model: int, heads: int, key_dim: float, steps: float
     ) -> float:
         """The chance that training reaches a mean F1 of 0.99 in these steps."""
         predicted = self.log_steps(
