@@ -212,6 +212,25 @@ FEW = [
     (RunSpec(23, 7, 4, 8, 5, **HUBS, variant="value", degree=2, length=4, validation=12), 100),
     (RunSpec(20, 11, 3, 2, 8, graph="random", variant="sum", degree=2, validation=12), 0),
 ]
+# Shared keys, with the state in registers, and streamed: whole keys at a time or some of the heads
+# of one, with padding among the heads of a key, among the keys, and columns in parts.
+ONE, TWO, THREE = {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3}
+FEW += [
+    (RunSpec(40, 12, 4, 3, 1, length=16, validation=12, **ONE), 100),
+    (RunSpec(23, 7, 6, 11, 2, degree=3, length=20, validation=2, **TWO), 0),
+    (RunSpec(16, 14, 6, 6, 3, variant="softmax", validation=2, **THREE, **FAST), 100),
+    (RunSpec(30, 9, 3, 7, 6, variant="value", length=20, validation=2, **ONE), 0),
+    (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, validation=2, **ONE), 100),
+    (RunSpec(20, 11, 6, 2, 8, variant="sum", degree=3, validation=12, **TWO), 0),
+    (RunSpec(20, 11, 6, 2, 8, variant="logsumexp", temperature=0.3, validation=12, **TWO), 0),
+    (RunSpec(20, 40, 4, 20, 1, length=7, validation=12, **TWO), 0),
+    (RunSpec(20, 40, 6, 18, 2, variant="softmax", length=7, validation=2, **THREE), 0),
+    (RunSpec(20, 40, 4, 40, 3, length=7, validation=2, **ONE), 0),
+    (RunSpec(20, 20, 5, 50, 4, variant="logsumexp", temperature=0.3, length=4, **ONE), 0),
+    (RunSpec(20, 20, 5, 50, 5, variant="sum", length=4, validation=2, **ONE), 0),
+    (RunSpec(20, 20, 6, 50, 5, variant="value", length=4, validation=2, **TWO), 0),
+    (RunSpec(12, 20, 2, 130, 6, length=4, validation=2, **ONE), 0),
+]
 
 
 @pytest.mark.parametrize(

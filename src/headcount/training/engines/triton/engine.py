@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.errors import InputError
 from headcount.shapes import Float, Int
 from headcount.training.engines.base import Check, State, adam_scales, lockstep
 from headcount.training.engines.triton.device import triton_device
@@ -50,8 +49,6 @@ class TritonEngine:
         return max(1, min(_MOST_RUNS, memory // (2 * self.concurrency) // (4 * floats)))
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TritonFleet:
-        if any(spec.kv_heads for spec in specs):
-            raise InputError("the triton engine has no shared keys yet; use the engine torch")
         return TritonFleet(specs, states or [State.initial(spec) for spec in specs], self.device)
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
@@ -109,7 +106,7 @@ class TritonFleet:
         protocol = (steps, self.taken, spec.sharpness)
         kernel, own, sizes = training.train_resident, (), {}
         if not shape.resident:
-            per_run = 2 * shape.l * shape.d + shape.h * shape.l**2
+            per_run = shape.l * (shape.d + shape.kd) + shape.h * shape.l**2
             kernel, own = training.train_streaming, (self._empty(len(runs), per_run),)
             sizes = {"GROUP": shape.group, "PART": shape.part}
         _launch(
@@ -165,33 +162,49 @@ class TritonFleet:
     def _tally(self, name: str, runs: Runs) -> Float[Tensor, "runs 2"]:
         """Summed tallies of runs on the validation or test contexts of their tasks."""
         shape = self.shape
-        tables = self._empty(2, runs.places, shape.d)
-        _launch(
-            checks.project_items, (len(runs), -(-runs.most_items // 16), 2), 4,
-            tables, runs.weights, self._problems.rows, runs.items, runs.first_row,
-            runs.first_place, runs.places, DM=shape.dm, D=shape.d, L=16,
-            WIDE=shape.group * shape.part, BLOCK=shape.block,
-        )  # fmt: skip
+        tables = self._empty(runs.places * (shape.d + shape.kd))
+        if shape.d == shape.kd:
+            self._project(tables, runs.weights, runs, shape.d, sides=2)
+        else:
+            self._project(tables, runs.weights, runs, shape.d)
+            before = (runs.places * shape.d, shape.dm * shape.d)  # entries of the queries
+            keys = (
+                part.view(-1)[n:] for part, n in zip((tables, runs.weights), before, strict=True)
+            )
+            self._project(*keys, runs, shape.kd)
         tally = self._tally_pairs if shape.pairs else self._tally_contexts
         # Each program wrote its own entry: a sum in a fixed order, where atomic additions would
         # make the last bits depend on timing.
         return tally(name, runs, tables).sum(1)
 
+    def _project(
+        self, tables: Tensor, weights: Tensor, runs: Runs, columns: int, sides: int = 1
+    ) -> None:
+        """Write the projections of every item of every run by one matrix, or by both."""
+        shape = self.shape
+        _launch(
+            checks.project_items, (len(runs), -(-runs.most_items // 16), sides), 4,
+            tables, weights, self._problems.rows, runs.items, runs.first_row, runs.first_place,
+            runs.places, DM=shape.dm, D=columns, COLUMNS=shape.d + shape.kd, L=16,
+            WIDE=min(columns, shape.group * shape.part), BLOCK=shape.block,
+        )  # fmt: skip
+
     def _tally_pairs(
-        self, name: str, runs: Runs, tables: Float[Tensor, "2 places d"]
+        self, name: str, runs: Runs, tables: Float[Tensor, " projected"]
     ) -> Float[Tensor, "runs parts 2"]:
         shape, parts = self.shape, (-(-runs.most_items // _TILE)) ** 2
         tallies = self._empty(len(runs), parts, 2, dtype=torch.float64)
         _launch(
             checks.tally_pairs, (len(runs), parts), 4,
             tallies, tables, runs.threshold, self._problems.counts[name], runs.first_count,
-            runs.items, runs.first_place, runs.places, HEADS=shape.heads, H=shape.h, DK=shape.dk,
+            runs.items, runs.first_place, runs.places, VARIANT=shape.variant, HEADS=shape.heads,
+            H=shape.h, SHARE=shape.share, SPREAD=shape.spread, DK=shape.dk,
             WIDE=min(32, max(16, shape.dk)), TILE=_TILE,
         )  # fmt: skip
         return tallies
 
     def _tally_contexts(
-        self, name: str, runs: Runs, tables: Float[Tensor, "2 places d"]
+        self, name: str, runs: Runs, tables: Float[Tensor, " projected"]
     ) -> Float[Tensor, "runs parts 2"]:
         shape, contexts = self.shape, self._problems.contexts[name]
         parts = -(-contexts.shape[1] // _PER)
@@ -209,26 +222,40 @@ class TritonFleet:
     def _empty(self, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(*sizes, dtype=dtype, device=self.device)
 
-    def _padded(self, parts: list[Tensor]) -> Float[Tensor, "runs 2 dm d"]:
-        """[2·heads, d_model, key_dim] of each run as the kernels' [2, dm, h·dk]."""
-        shape = self.shape
-        padded = torch.zeros(len(parts), 2, shape.dm, shape.h, shape.dk)
-        for n, matrices in enumerate(parts):
-            part = matrices.unflatten(0, (2, -1))
-            if self.specs[n].variant == "sum":  # heads side by side in one
-                part = part.permute(0, 2, 1, 3).flatten(2)[:, None]
-            _, heads, d_model, key_dim = part.shape
-            padded[n, :, :d_model, :heads, :key_dim] = part.permute(0, 2, 1, 3)
-        return padded.flatten(3).to(self.device)
+    def _padded(self, parts: list[Tensor]) -> Float[Tensor, "runs entries"]:
+        """[matrices, d_model, key_dim] of each run as the kernels' W_Q [dm, d] and W_K [dm, kd]."""
+        shape, keys = self.shape, self.shape.h // self.shape.spread
+        queries = torch.zeros(len(parts), shape.dm, keys, shape.spread, shape.dk)
+        shared = torch.zeros(len(parts), shape.dm, keys, 1, shape.dk)
+        for n, part in enumerate(parts):
+            spec = self.specs[n]
+            sides = part.transpose(0, 1).split([spec.heads, spec.key_heads], 1)
+            for padded, side, share in zip((queries, shared), sides, (shape.share, 1), strict=True):
+                if self._one_head(spec):
+                    side = side.flatten(1)[:, None]
+                groups = side.unflatten(1, (-1, share))
+                d_model, used, share, key_dim = groups.shape
+                padded[n, :d_model, :used, :share, :key_dim] = groups
+        return torch.cat([queries.flatten(1), shared.flatten(1)], 1).to(self.device)
 
     def _plain(
-        self, part: Float[Tensor, "2 dm d"], spec: RunSpec
+        self, part: Float[Tensor, " entries"], spec: RunSpec
     ) -> Float[Tensor, "matrices d_model key_dim"]:
         """The inverse of `_padded` for one run."""
-        split = part.view(2, self.shape.dm, self.shape.h, self.shape.dk)[:, : spec.d_model]
-        if spec.variant == "sum":
-            split = split[:, :, 0, : spec.budget].reshape(2, spec.d_model, spec.heads, spec.key_dim)
-        return split[:, :, : spec.heads, : spec.key_dim].permute(0, 2, 1, 3).flatten(0, 1)
+        shape, found = self.shape, []
+        sides = part.split([shape.dm * shape.d, shape.dm * shape.kd])
+        for side, spread, share in zip(sides, (shape.spread, 1), (shape.share, 1), strict=True):
+            groups = side.view(shape.dm, -1, spread, shape.dk)[: spec.d_model, :, :share]
+            if self._one_head(spec):
+                heads = groups[:, 0, 0, : spec.budget].reshape(spec.d_model, -1, spec.key_dim)
+            else:
+                heads = groups[:, : spec.key_heads, :, : spec.key_dim].flatten(1, 2)
+            found.append(heads.transpose(0, 1))
+        return torch.cat(found).contiguous()
+
+    def _one_head(self, spec: RunSpec) -> bool:
+        """Whether the heads of a run lie side by side in one."""
+        return spec.variant == "sum" and not spec.kv_heads
 
     def _on_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()

@@ -72,9 +72,9 @@ def _signed_counts(task: Task, contexts: Int[Tensor, "count length"]) -> Int[Ten
 class Runs:
     """What the kernels know of some runs of a fleet, one entry per run."""
 
-    weights: Float[Tensor, "runs 2 dm d"]
-    first: Float[Tensor, "runs 2 dm d"]
-    second: Float[Tensor, "runs 2 dm d"]
+    weights: Float[Tensor, "runs entries"]  # W_Q [dm, d], then W_K [dm, kd]
+    first: Float[Tensor, "runs entries"]
+    second: Float[Tensor, "runs entries"]
     threshold: Float[Tensor, "runs three"]
     diverged: Int[Tensor, " runs"]
     task: Int[Tensor, " runs"]

@@ -30,26 +30,38 @@ class Shape:
     dm: int
     dk: int
     pairs: bool  # whether a check goes over all pairs instead of context by context
+    share: int = 1  # heads with one key
+    spread: int = 1  # padded
 
     @classmethod
     def of(cls, spec: RunSpec) -> Shape:
-        """A linear sum over heads is one wide head (Section 3's remark)."""
-        heads, key_dim = (1, spec.budget) if spec.variant == "sum" else (spec.heads, spec.key_dim)
+        """A linear sum over heads is one wide head (Section 3's remark), unless they share keys."""
+        joined = spec.variant == "sum" and not spec.kv_heads
+        heads, key_dim = (1, spec.budget) if joined else (spec.heads, spec.key_dim)
+        share = spec.heads // spec.key_heads
         return cls(
-            "max" if spec.variant == "sum" else spec.variant,
+            "max" if joined else spec.variant,
             spec.degree if spec.graph == "regular" else 0,
             heads,
-            _power(heads, 1),
+            _power(heads // share, 1) * _power(share, 1),
             spec.length,
             _power(spec.length, 16),
             _power(spec.d_model, 16),
             _power(key_dim, 8),
             spec.variant in ("max", "sum") and spec.items**2 <= spec.validation * spec.length**2,
+            share,
+            _power(share, 1),
         )
 
     @property
     def d(self) -> int:
+        """Columns of all queries."""
         return self.h * self.dk
+
+    @property
+    def kd(self) -> int:
+        """Columns of all keys."""
+        return self.d // self.spread
 
     @property
     def resident(self) -> bool:
@@ -96,6 +108,8 @@ class Shape:
             "DEGREE": self.degree,
             "HEADS": self.heads,
             "H": self.h,
+            "SHARE": self.share,
+            "SPREAD": self.spread,
             "LENGTH": self.length,
             "L": self.l,
             "DM": self.dm,

@@ -4,6 +4,10 @@ Sizes are padded to what the tensor cores take: contexts to L ≥ 16 positions, 
 to H, their width to DK; D = H·DK. Padded entries are zero and stay zero, because a zero column pair
 of W_Q and W_K has zero gradient and a zero embedding column moves nothing. Everything a run
 computes follows from its own arguments, so its bits do not depend on the other runs of a launch.
+
+SHARE heads have one key; each key has room for SPREAD of them, a power of two, so that the heads of
+a key are next to each other among the H. A padded head beside a real key must have no slope. Where
+all heads have keys of their own, both are 1.
 """
 
 from __future__ import annotations
@@ -73,32 +77,76 @@ def _widened(a, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
 
 
 @jit
-def head_scores(q, k, H: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
-    """S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ as [H, L, L]."""
-    return product(_widened(q, H, L, DK), tl.permute(_widened(k, H, L, DK), (0, 2, 1)))
+def _stacked(a, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """[H, L, DK] with the heads of each of KEYS keys on top of each other: [KEYS, H/KEYS·L, DK]."""
+    if H != KEYS:
+        a = tl.reshape(a, (KEYS, H // KEYS * L, DK))
+    return a
 
 
 @jit
-def shares(s, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr,
-           LENGTH: tl.constexpr, L: tl.constexpr):  # fmt: skip
+def _unstacked(a, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """The inverse of `_stacked`."""
+    if H != KEYS:
+        a = tl.reshape(a, (H, L, DK))
+    return a
+
+
+@jit
+def head_scores(q, k, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ as [H, L, L], with KEYS keys [L, DK] for H heads."""
+    rows: tl.constexpr = H // KEYS * L
+    q = _widened(_stacked(q, H, KEYS, L, DK), KEYS, rows, DK)
+    s = product(q, tl.permute(_widened(k, KEYS, L, DK), (0, 2, 1)))
+    return _unstacked(s, H, KEYS, L, L)
+
+
+@jit
+def query_slopes(s, k, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """∂L/∂Q⁽ᵏ⁾ [H, L, DK] from the slopes of the scores."""
+    return _unstacked(product(_stacked(s, H, KEYS, L, L), k), H, KEYS, L, DK)
+
+
+@jit
+def key_slopes(s, q, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """∂L/∂K [KEYS, L, DK]: the product sums over the heads that share a key."""
+    s = tl.permute(_stacked(s, H, KEYS, L, L), (0, 2, 1))
+    return product(s, _stacked(q, H, KEYS, L, DK))
+
+
+@jit
+def _real(head, HEADS: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr, H: tl.constexpr):
+    """Which of the H heads from `head` on are not padding, as [H, 1, 1]."""
+    n = head + tl.arange(0, H)
+    real = n // SPREAD * SHARE < HEADS
+    if SHARE != SPREAD:
+        real = real & (n % SPREAD < SHARE)
+    return real[:, None, None]
+
+
+@jit
+def shares(s, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr, SHARE: tl.constexpr,
+           SPREAD: tl.constexpr, H: tl.constexpr, LENGTH: tl.constexpr,
+           L: tl.constexpr):  # fmt: skip
     """Softmax along the context, where the variant has it; padded heads never win or add."""
+    padded: tl.constexpr = SHARE != SPREAD or HEADS // SHARE * SPREAD % H != 0
     if VARIANT == "softmax":
         s *= scale
         if LENGTH < L:
             s = tl.where((tl.arange(0, L) < LENGTH)[None, None, :], s, float("-inf"))
         s = tl.exp(s - tl.max(s, axis=2)[:, :, None])
         s = s * _reciprocal(tl.sum(s, axis=2))[:, :, None]
-        if HEADS % H != 0:
-            s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, 0.0)
-    elif HEADS % H != 0:
-        s = tl.where((head + tl.arange(0, H) < HEADS)[:, None, None], s, float("-inf"))
+        if padded:
+            s = tl.where(_real(head, HEADS, SHARE, SPREAD, H), s, 0.0)
+    elif padded and VARIANT != "sum":  # there they are 0 already
+        s = tl.where(_real(head, HEADS, SHARE, SPREAD, H), s, float("-inf"))
     return s
 
 
 @jit
 def joined_scores(s, scale, VARIANT: tl.constexpr):
     """Scores joined across heads, [L, L]: the largest, the sum of the shares, or log Σ exp."""
-    if VARIANT == "softmax":
+    if VARIANT == "softmax" or VARIANT == "sum":
         joined = tl.sum(s, axis=0)
     else:
         joined = tl.max(s, axis=0)
@@ -108,9 +156,16 @@ def joined_scores(s, scale, VARIANT: tl.constexpr):
 
 
 @jit
+def nothing_joined(L: tl.constexpr, VARIANT: tl.constexpr):
+    """What `with_more` begins with."""
+    start: tl.constexpr = 0.0 if VARIANT == "softmax" or VARIANT == "sum" else float("-inf")
+    return tl.full((L, L), start, tl.float32)
+
+
+@jit
 def with_more(joined, more, scale, VARIANT: tl.constexpr):
     """The joined scores of some heads, and of more of them, as those of all."""
-    if VARIANT == "softmax":
+    if VARIANT == "softmax" or VARIANT == "sum":
         joined = joined + more
     elif VARIANT == "logsumexp":
         top = tl.maximum(joined, more)
@@ -199,12 +254,15 @@ def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
 
 
 @jit
-def head_slopes(s, joined, slope, scale, VARIANT: tl.constexpr):
+def head_slopes(s, joined, slope, scale, head, VARIANT: tl.constexpr, HEADS: tl.constexpr,
+                SHARE: tl.constexpr, SPREAD: tl.constexpr, H: tl.constexpr):  # fmt: skip
     """∂L/∂S⁽ᵏ⁾ [H, L, L] from the slope of the joined scores."""
     if VARIANT == "softmax":
         s = s * (slope[None, :, :] - tl.sum(s * slope[None, :, :], axis=2)[:, :, None]) * scale
     elif VARIANT == "logsumexp":
         s = tl.exp((s - joined[None, :, :]) * scale) * slope[None, :, :]
+    elif VARIANT == "sum":
+        s = tl.where(_real(head, HEADS, SHARE, SPREAD, H), slope[None, :, :], tl.zeros_like(s))
     else:
         # Only the winning head moves. Where heads tie to the last bit all of them do, while the
         # reference takes the first: finding it would take another pass, and such ties are rare.

@@ -10,6 +10,7 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     head_scores,
     joined_scores,
     labels,
+    nothing_joined,
     product,
     project,
     retrieval_error,
@@ -94,9 +95,12 @@ def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, s
 
 @jit
 def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr,
-                  D: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
+                  D: tl.constexpr, COLUMNS: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
                   BLOCK: tl.constexpr):  # fmt: skip
-    """Q = X W_Q and K = X W_K for all items of every run: tables [2, places, D]."""
+    """Q = X W_Q and K = X W_K for all items of every run: tables [2, places, D], or one of both.
+
+    COLUMNS are those of both matrices of a run.
+    """
     run, side = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     item = tl.program_id(1) * L + tl.arange(0, L)
     inside = item < tl.load(items + run)
@@ -105,16 +109,18 @@ def project_items(tables, weights, rows, items, first_row, first_place, places, 
     at = at + tl.arange(0, WIDE)[None, :]
     for a in range(0, D, WIDE):
         projected = project(
-            x_at, inside, weights + (run * 2 + side) * (DM * D) + a, D, DM, L, WIDE, BLOCK
-        )
+            x_at, inside, weights + run * (DM * COLUMNS) + side * (DM * D) + a, D, DM, L, WIDE,
+            BLOCK,
+        )  # fmt: skip
         tl.store(tables + at + a, projected, mask=inside[:, None])
 
 
 @jit
 def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places,
-                HEADS: tl.constexpr, H: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr,
+                VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr, SHARE: tl.constexpr,
+                SPREAD: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr,
                 TILE: tl.constexpr):  # fmt: skip
-    """A tile of all m² pairs under max: hits and wrong decisions.
+    """A tile of all m² pairs under max, or sum: hits and wrong decisions.
 
     They are weighted by how often a pair is in the contexts: `counts` holds that number for each
     ordered pair, negative where it is not an edge.
@@ -127,17 +133,21 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     source = part // across * TILE + tl.arange(0, TILE)
     target = part % across * TILE + tl.arange(0, TILE)
     column = tl.arange(0, WIDE)
-    joined = tl.full((TILE, TILE), float("-inf"), tl.float32)
+    D: tl.constexpr = H * DK
+    KD: tl.constexpr = D // SPREAD
+    joined = nothing_joined(TILE, VARIANT)
     for h in range(HEADS):
         score = tl.zeros((TILE, TILE), tl.float32)
         for a in range(0, DK, WIDE):
-            at_q = (place + source)[:, None] * (H * DK) + h * DK + a + column[None, :]
-            at_k = (places + place + target)[:, None] * (H * DK) + h * DK + a + column[None, :]
+            at_q = (place + source)[:, None] * D + a + column[None, :]
+            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK + a
+            at_q += (h // SHARE * SPREAD + h % SHARE) * DK
+            at_k += column[None, :]
             inside = (column < DK)[None, :]
             q = tl.load(tables + at_q, mask=(source < m)[:, None] & inside, other=0.0)
             k = tl.load(tables + at_k, mask=(target < m)[:, None] & inside, other=0.0)
             score += product(q, tl.trans(k))
-        joined = tl.maximum(joined, score)
+        joined = joined + score if VARIANT == "sum" else tl.maximum(joined, score)
     at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
     above, edge = joined > tau, count > 0
@@ -151,18 +161,23 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
 def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, halvings, messages,
                    first_row, first_place, head_scales, places, count, PER: tl.constexpr,
                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
-                   H: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-                   DK: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
-                   PART: tl.constexpr):  # fmt: skip
+                   H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
+                   LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
+                   BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
     """What PER contexts add to a run's metric.
 
     (hits, wrong decisions), or for `value` (squared error, valid positions).
     """
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    WITHIN: tl.constexpr = GROUP < SPREAD  # GROUP heads are some of one key's, as in the steps
+    KEYS: tl.constexpr = 1 if WITHIN else GROUP // SPREAD
+    ROOM: tl.constexpr = (SHARE + GROUP - 1) // GROUP * GROUP if WITHIN else SPREAD
     D: tl.constexpr = H * DK
+    KD: tl.constexpr = D // SPREAD
     position = tl.arange(0, L)
     inside = position < LENGTH
     column = tl.arange(0, GROUP)[:, None, None] * DK + tl.arange(0, PART)[None, None, :]
+    key_column = tl.arange(0, KEYS)[:, None, None] * DK + tl.arange(0, PART)[None, None, :]
     tau = tl.load(thresholds + run * 3)
     row, place = tl.load(first_row + run), tl.load(first_place + run)
     head_scale, of_task = tl.load(head_scales + run), tl.load(task + run)
@@ -170,15 +185,19 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
         item = tl.load(contexts + (of_task * count + j) * L + position)
         y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
-        joined = tl.full((L, L), 0.0 if VARIANT == "softmax" else float("-inf"), tl.float32)
-        for head in range(0, HEADS, GROUP):
+        joined = nothing_joined(L, VARIANT)
+        for slot in range(0, HEADS // SHARE * ROOM, GROUP):
+            head = slot
+            if WITHIN:
+                head = slot // ROOM * SPREAD + slot % ROOM
             s = tl.zeros((GROUP, L, L), tl.float32)
             for a in range(0, DK, PART):
                 at = (place + item)[None, :, None] * D + head * DK + a + column
                 q = tl.load(tables + at, mask=inside[None, :, None], other=0.0)
+                at = (place + item)[None, :, None] * KD + head // SPREAD * DK + a + key_column
                 k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
-                s += head_scores(q, k, GROUP, L, PART)
-            s = shares(s, head_scale, head, VARIANT, HEADS, GROUP, LENGTH, L)
+                s += head_scores(q, k, GROUP, KEYS, L, PART)
+            s = shares(s, head_scale, head, VARIANT, HEADS, SHARE, SPREAD, GROUP, LENGTH, L)
             more = joined_scores(s, head_scale, VARIANT)
             joined = with_more(joined, more, head_scale, VARIANT)
         if VARIANT == "value":
