@@ -131,13 +131,17 @@ def test_the_reference_is_autograd_and_adamw(variant, degree, graph, table, kv_h
 
 
 @st.composite
-def specs(draw) -> RunSpec:
+def specs(draw, shared: bool = False, more_variants: tuple[str, ...] = ()) -> RunSpec:
     length = draw(st.sampled_from([4, 7, 16, 20]))
-    variant = draw(st.sampled_from(["max", "softmax", "value", "sum"]))
+    variant = draw(st.sampled_from(["max", "softmax", "value", "sum", *more_variants]))
+    keys, share = draw(st.integers(1, 5)), 1
+    if shared:
+        keys, share = draw(st.integers(1, 3)), draw(st.integers(2, 4))
     return RunSpec(
         items=draw(st.sampled_from([length, length + 3, 40, 90])),
         d_model=draw(st.integers(2, 20)),
-        heads=draw(st.integers(1, 5)),
+        heads=keys * share,
+        kv_heads=keys,
         key_dim=draw(st.integers(1, 11)),
         seed=draw(st.integers(0, 99)),
         degree=1 if variant == "value" else draw(st.integers(1, 3)),
@@ -173,6 +177,13 @@ def assert_same_states(found: State, expected: State) -> None:
 @given(spec=specs(), before=st.sampled_from([0, 100]))
 @pytest.mark.parametrize("name", [name for name in ENGINES if name.startswith("native")])
 def test_native_follows_the_reference(name, spec, before):
+    follow_the_reference(made(name), spec, before)
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(spec=specs(shared=True, more_variants=("logsumexp",)), before=st.sampled_from([0, 100]))
+@pytest.mark.parametrize("name", [name for name in ENGINES if name.startswith("native")])
+def test_native_follows_the_reference_with_shared_keys(name, spec, before):
     follow_the_reference(made(name), spec, before)
 
 

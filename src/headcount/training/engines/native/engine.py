@@ -49,8 +49,6 @@ class NativeEngine:
         return max(1, 2**29 // (6 * spec.d_model * spec.budget + 2 * spec.items * spec.d_model))
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> NativeFleet:
-        if any(spec.kv_heads for spec in specs):
-            raise InputError("the native engine has no shared keys yet; use the engine torch")
         for spec in specs:
             if spec.items >= 2**31 or spec.budget > _WIDEST:
                 raise InputError(

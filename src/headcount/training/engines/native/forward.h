@@ -37,7 +37,7 @@ struct Pair {
 struct Work {
     const int budget, positions;  // D_K, ℓ padded
     float *x, *projected, *moved, *queries, *joined, *slope, *share, *error;
-    int32_t *winner, *entry;
+    int32_t *winner, *entry, *key_columns;
     Pair* pairs;
     uint8_t* place;
 
@@ -54,6 +54,8 @@ struct Work {
         pairs = arena.take<Pair>(size_t(run.length) * run.length);
         const bool per_head = run.variant == SOFTMAX || run.variant == LOGSUMEXP;
         share = arena.take<float>(square * (per_head ? run.heads : 1));
+        // The first column of the key, by the first column of the head; heads share keys.
+        key_columns = run.share == 1 ? nullptr : arena.take<int32_t>(budget);
         error = arena.take<float>(run.width);
         entry = arena.take<int32_t>(run.items);
         place = arena.take<uint8_t>(run.items);
@@ -99,27 +101,45 @@ static void transpose_queries(const float* const* rows, int budget, float* out) 
     }
 }
 
-// S⁽ᵏ⁾ of KEYS keys and V queries; `head` is the head's first column.
-static inline void score(const float* const* keys, const float* queries, int head, int key_dim,
-                         Vec (&scores)[KEYS]) {
-    for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
-    for (int a = head; a < head + key_dim; a++) {
+// The first column of the key of head k.
+static inline int key_column(const Run& run, int k) {
+    return (run.share == 1 ? k : k / run.share) * run.key_dim;
+}
+
+// Adds S⁽ᵏ⁾ of KEYS keys and V queries; `head` and `key` are the first columns of the head's query
+// and of its key.
+static inline void add_scores(const float* const* keys, const float* queries, int head, int key,
+                              int key_dim, Vec (&scores)[KEYS]) {
+    queries += head * V;
+    for (int a = 0; a < key_dim; a++) {
         Vec query = load(queries + a * V);
-        for (int r = 0; r < KEYS; r++) scores[r] += query * keys[r][a];
+        for (int r = 0; r < KEYS; r++) scores[r] += query * keys[r][key + a];
     }
+}
+
+static inline void score(const float* const* keys, const float* queries, int head, int key,
+                         int key_dim, Vec (&scores)[KEYS]) {
+    for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
+    add_scores(keys, queries, head, key, key_dim, scores);
 }
 
 // max over heads, and in training the first column of the head that has it. Of equal scores the
 // first head wins, as argmax does in the reference. In training NaN wins and stays: a plain maximum
-// would drop it, and a diverged run would go unnoticed.
+// would drop it, and a diverged run would go unnoticed. SUM adds the scores of all heads.
 template <bool training>
 static inline void best_head(const Run& run, const float* const* keys, const float* queries,
                              Vec (&best)[KEYS], Mask (&winner)[KEYS]) {
-    score(keys, queries, 0, run.key_dim, best);
+    score(keys, queries, 0, 0, run.key_dim, best);
     for (int r = 0; r < KEYS; r++) winner[r] = Mask{};
+    int key = 0, left = run.share;  // heads that the key still has
     for (int head = run.key_dim; head < run.heads * run.key_dim; head += run.key_dim) {
+        if (!--left) key += run.key_dim, left = run.share;
+        if (run.variant == SUM) {
+            add_scores(keys, queries, head, key, run.key_dim, best);
+            continue;
+        }
         Vec scores[KEYS];
-        score(keys, queries, head, run.key_dim, scores);
+        score(keys, queries, head, key, run.key_dim, scores);
         for (int r = 0; r < KEYS; r++) {
             Mask better = scores[r] > best[r];
             if (training) better |= scores[r] != scores[r];
@@ -140,7 +160,7 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
         Vec top = splat(-__builtin_inff()), total = {};
         for (int q = 0; q < run.length; q += KEYS) {
             Vec scores[KEYS];
-            score(keys + q, queries, k * run.key_dim, run.key_dim, scores);
+            score(keys + q, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
             for (int r = 0; r < KEYS; r++) {
                 store(share + (q + r) * n, scores[r] * scale);
                 // Padded keys are not in the context and must not count.
@@ -170,7 +190,7 @@ static void join_log_sum(const Run& run, const Work& work, const float* const* k
         for (int r = 0; r < KEYS; r++) top[r] = splat(-__builtin_inff());
         for (int k = 0; k < run.heads; k++) {
             Vec scores[KEYS];
-            score(keys + q, queries, k * run.key_dim, run.key_dim, scores);
+            score(keys + q, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
             for (int r = 0; r < KEYS; r++) {
                 store(work.share + (int64_t(k) * n + q + r) * n + p, scores[r]);
                 top[r] = top[r] > scores[r] ? top[r] : scores[r];

@@ -25,6 +25,8 @@ static void train(Run& run, int64_t steps, char* scratch, const volatile int32_t
     Work work(run, arena);
     prepare_drawing(run, work);
     list_pairs(run, work);
+    for (int k = 0; k < run.heads && run.share > 1; k++)
+        work.key_columns[k * run.key_dim] = key_column(run, k);
     Context context;
     const int64_t first = run.taken;
     for (int64_t n = 0; n < steps && !*stop; n++) {

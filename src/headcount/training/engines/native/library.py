@@ -27,7 +27,7 @@ class Run(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("taken", "diverged", "columns")),
         ("tally", ctypes.c_double * 2),
         *((name, ctypes.c_int32) for name in ("items", "width", "depth", "heads", "key_dim")),
-        *((name, ctypes.c_int32) for name in ("degree", "length", "variant", "stride")),
+        *((name, ctypes.c_int32) for name in ("share", "degree", "length", "variant", "stride")),
         *((name, ctypes.c_float) for name in ("sharpness", "temperature")),
     )
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// `sum` is MAX with one head of width D_K.
-enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP };
+// `sum` is MAX with one head of width D_K, and SUM only where heads share keys.
+enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP, SUM };
 
 // Mirrored field by field in library.py.
 struct Run {
@@ -29,9 +29,10 @@ struct Run {
     uint64_t chosen;   // ρ·2³²
     int64_t taken;     // steps
     int64_t diverged;  // the first step with a number that is not finite, or 0
-    int64_t columns;   // 2·D_K, padded to V
+    int64_t columns;   // D_K + D_KV, padded to V
     double tally[2];   // what objective.tally counts, summed
     int32_t items, width, depth, heads, key_dim;
+    int32_t share;   // heads with one key
     int32_t degree;  // of every item, or 0
     int32_t length, variant, stride;
     float sharpness, temperature;

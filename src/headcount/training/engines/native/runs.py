@@ -17,8 +17,7 @@ from headcount.training.engines.native.library import Run, library
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task, task_of, training_key
 
-# sum is max with one head of width D_K
-_VARIANTS = {"max": 0, "sum": 0, "softmax": 1, "value": 2, "logsumexp": 3}
+_VARIANTS = {"max": 0, "softmax": 1, "value": 2, "logsumexp": 3, "sum": 4}
 _ROW, _DEPTH = 16, 8  # columns of X and rows of W are padded with zeros to multiples of these
 
 
@@ -41,7 +40,9 @@ class NativeRun:
         panels, self.record.depth, _ = self._state[0].shape
         self.record.columns, self.record.width = panels * lanes, self._task.rows.shape[1]
         self.record.heads, self.record.key_dim = spec.heads, spec.key_dim
-        if spec.variant == "sum":
+        self.record.share = spec.heads // spec.key_heads
+        if spec.variant == "sum" and not spec.kv_heads:  # max with one head of width D_K
+            self.record.variant = _VARIANTS["max"]
             self.record.heads, self.record.key_dim = 1, spec.budget
         for name in ("items", "length", "sharpness", "temperature"):
             setattr(self.record, name, getattr(spec, name))

@@ -83,10 +83,11 @@ static void mix(const Run& run, const float* weight, int row, int column, const 
         }
 }
 
-// The gradient of a head's Q and K from the slopes of its scores (rows are keys).
-static void move_head(const Run& run, const Work& work, const float* slope, int head) {
-    mix(run, slope, 1, work.positions, work.projected + work.budget + head, work.moved + head);
-    mix(run, slope, work.positions, 1, work.projected + head, work.moved + work.budget + head);
+// The gradient of the query and key of head k from the slopes of its scores (rows are keys).
+static void move_head(const Run& run, const Work& work, const float* slope, int k) {
+    const int query = k * run.key_dim, key = work.budget + key_column(run, k);
+    mix(run, slope, 1, work.positions, work.projected + key, work.moved + query);
+    mix(run, slope, work.positions, 1, work.projected + query, work.moved + key);
 }
 
 // The pairs along diagonals q = p + shift mod ℓ: neighbours in this order share no row, so
@@ -102,6 +103,7 @@ static void list_pairs(const Run& run, const Work& work) {
 }
 
 // Each pair moves the head that won it, H columns at a time, in the order of `list_pairs`.
+template <bool shared>
 PHASE void move_winners(const Run& run, const Work& work) {
     const float* const slopes = work.slope;
     const int32_t* const winners = work.winner;
@@ -112,8 +114,9 @@ PHASE void move_winners(const Run& run, const Work& work) {
         float* to = work.moved + a;
         for (const Pair* pair = work.pairs; pair < end; pair++) {
             const Short slope = slopes[pair->at] - Short{};
-            const uint32_t query = pair->query + winners[pair->at];
-            const uint32_t key = pair->key + winners[pair->at];
+            const int32_t winner = winners[pair->at];
+            const uint32_t query = pair->query + winner;
+            const uint32_t key = pair->key + (shared ? work.key_columns[winner] : winner);
             Short with_key = slope * (Short)(load<ShortMask>(from + key) & kept);
             Short with_query = slope * (Short)(load<ShortMask>(from + query) & kept);
             store(to + query, load<Short>(to + query) + with_key);
@@ -126,12 +129,14 @@ PHASE void move_winners(const Run& run, const Work& work) {
 PHASE void move(const Run& run, const Work& work) {
     const int n = work.positions;
     __builtin_memset(work.moved, 0, sizeof(float) * n * run.columns);
-    const bool softmax = run.variant == SOFTMAX, shared = softmax || run.variant == LOGSUMEXP;
-    if (!shared && run.heads > FEW_HEADS) return move_winners(run, work);
+    const bool softmax = run.variant == SOFTMAX, per_head = softmax || run.variant == LOGSUMEXP;
+    const bool sum = run.variant == SUM;
+    if (!per_head && !sum && run.heads > FEW_HEADS)
+        return run.share == 1 ? move_winners<false>(run, work) : move_winners<true>(run, work);
     const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
     for (int k = 0; k < run.heads; k++) {
         // Holds the head's shares before, its slopes after.
-        float* own = work.share + (shared ? int64_t(k) * n * n : 0);
+        float* own = work.share + (per_head ? int64_t(k) * n * n : 0);
         for (int p = 0; p < run.length; p += V) {
             Vec mean = {};
             for (int q = 0; q < run.length && softmax; q++)
@@ -139,12 +144,13 @@ PHASE void move(const Run& run, const Work& work) {
             for (int q = 0; q < run.length; q++) {
                 Vec slope = load(work.slope + q * n + p);
                 if (softmax) slope = load(own + q * n + p) * (slope - mean) * scale;
-                else if (shared) slope *= load(own + q * n + p);
-                else slope = load<Mask>(work.winner + q * n + p) == k * run.key_dim ? slope : Vec{};
+                else if (per_head) slope *= load(own + q * n + p);
+                else if (!sum)
+                    slope = load<Mask>(work.winner + q * n + p) == k * run.key_dim ? slope : Vec{};
                 store(own + q * n + p, slope);
             }
         }
-        move_head(run, work, own, k * run.key_dim);
+        move_head(run, work, own, k);
     }
 }
 
