@@ -134,9 +134,9 @@ def table_of(spec: BlockSpec) -> tuple[Tensor, Tensor]:
         ({"length": 12}, "choose 1…11"),
         ({"control": "two-values"}, "control for one head"),
         ({"scale": 0}, "not a positive number"),
-        ({"kv_heads": -1}, "kv_heads -1 does not fit; choose 0…2"),
-        ({"kv_heads": 3}, "kv_heads 3 does not fit; choose 0…2"),
-        ({"heads": 4, "kv_heads": 3}, "3 key heads do not divide 4 heads into groups"),
+        ({"kv_heads": -1}, "kv_heads -1 does not divide 2 heads; choose one of 1, 2"),
+        ({"kv_heads": 3}, "kv_heads 3 does not divide 2 heads"),
+        ({"heads": 4, "kv_heads": 3}, "kv_heads 3 does not divide 4 heads"),
     ],
 )
 def test_a_spec_that_cannot_be_says_so(changes, message):
@@ -313,7 +313,7 @@ def test_head_k_attends_with_key_head_kg_over_h():
     x = encode(table, torch.tensor([[0, 1, 2, 3], [5, 4, 6, 7]]), torch.tensor([4, 8]))
     torch.testing.assert_close(shared(x, table), own(x, table))
     torch.testing.assert_close(shared.pattern(x), own.pattern(x))
-    with pytest.raises(InputError, match="4 key heads do not divide 6 heads"):
+    with pytest.raises(InputError, match="kv_heads 4 does not divide 6 heads"):
         Block(12, heads, key_dim, kv_heads=4)
 
 

@@ -96,8 +96,9 @@ def test_the_paper_preset_is_figure_7(monkeypatch):
 
 
 def test_a_plan_may_share_keys(written, tmp_path, command):
-    text = TINY.replace("heads = [1, 2]", "heads = 2\nkv_heads = [1, 2]")
+    text = TINY.replace("heads = [1, 2]", "heads = [1, 2]\nkv_heads = [1, 2]")
     plan = read_block_plan(written(text))
+    # Each g with the head counts that it divides.
     assert {(spec.heads, spec.key_heads) for spec in plan.specs} == {(2, 1), (2, 2), (1, 1)}
     code, out, _ = command("block", written(text), "--out", "mine")
     assert code == 0
@@ -108,6 +109,14 @@ def test_a_plan_may_share_keys(written, tmp_path, command):
     frame = folder.frame()
     assert (frame["key_budget"] == frame["key_heads"] * frame["key_dim"]).all()
     assert sorted(frame.loc[frame["heads"] == 2, "key_heads"]) == [1] * 4 + [2] * 4
+    command("results", "export", folder.store, "--out", "runs.csv")
+    exported = pd.read_csv(tmp_path / "runs.csv").set_index("hash")
+    for spec in plan.specs:
+        assert exported.loc[spec.hash, "kv_heads"] == spec.kv_heads
+    code, out, _ = command("results", "list", folder.store, "--kv-heads", "1", "--json")
+    assert {row["hash"] for row in json.loads(out)["rows"]} == {
+        spec.hash for spec in plan.specs if spec.kv_heads == 1
+    }
     # Tables from before keys could be shared: every head has its own.
     older = frame.drop(columns=["key_heads", "key_budget"])
     older.to_parquet(folder.path / "runs.parquet", index=False)
@@ -118,7 +127,11 @@ def test_a_plan_may_share_keys(written, tmp_path, command):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("length = 3\nbatch", "length = 3\nkv_heads = 3\nbatch", "kv_heads 3 does not fit"),
+        (
+            "length = 3\nbatch",
+            "length = 3\nkv_heads = 3\nbatch",
+            r"kv_heads 3 divides none of heads \[1, 2\]",
+        ),
         ("budgets = [4, 8]", "budgets = [4, 9]", "2 heads do not share a budget of 9 evenly"),
         ("batch = 16", "bach = 16", "did you mean 'batch'"),
         ('table = "gaussian"', 'table = "nowhere.npy"', "nowhere.npy"),

@@ -34,7 +34,7 @@ from tests.made_evidence import (
 from tests.measured import measured_evidence
 
 IDS = [f"fig{number}" for number in range(1, 14)]
-IDS += ["table1", "table2", "linear", "block", "bounds", "frontier", "law"]
+IDS += ["table1", "table2", "linear", "block", "shared-block", "bounds", "frontier", "law"]
 IDS += ["separability", "steps", "laws", "adviser"]
 COMPARE = {figure.id: figure.compare for figure in FIGURES}
 MEANING = {figure.id: figure.meaning for figure in FIGURES}

@@ -1,4 +1,4 @@
-"""The figures of the capacity law, the law of steps and the adviser."""
+"""The figures of the capacity law, the law of steps, the adviser and shared keys in a block."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from headcount import InputError
-from headcount.report.figures import adviser, figure, laws, separability, steps
+from headcount.report.figures import adviser, figure, laws, separability, shared_block, steps
 from headcount.reproduction.adviser_verdicts import followed
 from headcount.reproduction.separability import measured_separability
 from headcount.reproduction.shipped import MEASURED
 
-MODULES = (adviser, laws, separability, steps)
+MODULES = (adviser, laws, separability, shared_block, steps)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)

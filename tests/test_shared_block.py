@@ -9,15 +9,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from headcount.report.figures.shared_block import accuracy_chart, threshold_table
 from headcount.reproduction.shared_block_verdicts import (
     LEVELS,
     mean_accuracies,
+    shared_block_runs,
     shared_block_verdicts,
     thresholds,
 )
 from headcount.sweeps.block_plan import read_block_plan
 
-FOLDER = Path(__file__).parent.parent / "preregistrations" / "shared-keys-block"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "preregistrations" / "shared-keys-block"
 PLANS = [read_block_plan(FOLDER / f"{name}.toml") for name in ("large", "small")]
 SPECS = [spec for plan in PLANS for spec in plan.specs]
 Counts = Callable[[int, int, int], float]  # of heads, key heads and width
@@ -144,3 +147,47 @@ def test_laws_predict_the_thresholds_they_make():
     assert len(wide) == 18
     assert (wide["sum"] / wide["by_width"]).to_numpy() == pytest.approx([1] * len(wide), abs=0.06)
     assert (wide["by_width"] > wide["by_freedom"]).all()
+
+
+def test_the_chart_and_its_table_show_every_configuration_and_threshold():
+    runs = made(by_sum)
+    (rows,) = accuracy_chart(runs).to_dict()["datasets"].values()
+    assert len(rows) == len(SPECS) / 3
+    assert {row["panel"] for row in rows} == {
+        f"m = {items:,}, d_model = {d}, {control}"
+        for items, d in ((2048, 256), (1024, 128))
+        for control in ("s barred", "no control")
+    }
+    table = threshold_table(runs)
+    assert len(table) == 2 * 2 * 3 * 4
+    own = table.query("g == 8")
+    assert (own["over that with own keys"] == 1).all()
+    assert (own["D_KV"] * 2).to_numpy() == pytest.approx(own["D_Q + D_KV"].to_numpy(), abs=0.2)
+    assert table["over that with own keys"].between(0.95, 1.05).all()
+
+
+def test_the_shipped_runs_are_the_preregistered_ones():
+    runs = shared_block_runs()
+    assert sorted(runs["hash"]) == sorted(spec.hash for spec in SPECS)
+    assert runs["diverged"].isna().all()
+    assert runs["test"].between(0, 1).all()
+    found = {one.part: one.verdict for one in shared_block_verdicts(runs)}
+    assert found == {"sum": "partly", "whole": "partly", "rival": "refuted"}
+
+
+def test_the_page_states_what_the_runs_say():
+    page = (ROOT / "docs" / "shared-keys-block.md").read_text(encoding="utf-8")
+    for one in shared_block_verdicts(shared_block_runs()):
+        assert f"| {one.part} | {one.hypothesis} | {one.verdict} | {one.number} |" in page
+    found = thresholds(shared_block_runs())
+    barred = found[found["control"] == "barred"]
+    for (items, d_model, level), here in barred.groupby(["items", "d_model", "level"]):
+        by_keys = {row["key_heads"]: row for row in here.to_dict("records")}
+        cells = [f"{items:,}, {d_model}", str(level)]
+        cells += [f"{by_keys[g]['sum']:.0f}" if g in by_keys else "–" for g in (8, 4, 2, 1)]
+        cells += [f"{by_keys[g]['q']:.2f}" if g in by_keys else "–" for g in (4, 2, 1)]
+        assert f"| {' | '.join(cells)} |" in page
+    for g, ends in ((4, "0.87 to\n1.04"), (2, "0.98 to 1.23"), (1, "1.21 to 1.57")):
+        q = found.loc[found["key_heads"] == g, "q"]
+        assert f"{q.min():.2f} to {q.max():.2f}" == ends.replace("\n", " ")
+        assert ends in page

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headcount.block.spec import FF, require_divisor, require_key_heads
+from headcount.attention.shared_keys import require_kv_heads
+from headcount.block.spec import FF, require_divisor
 from headcount.shapes import Float
 
 
@@ -35,7 +36,7 @@ class Block(nn.Module):
         super().__init__()
         require_divisor(d_model, heads)
         self.d_model, self.heads, self.key_heads = d_model, heads, kv_heads or heads
-        require_key_heads(heads, self.key_heads)
+        require_kv_heads(heads, self.key_heads)
         self.queries = nn.Linear(d_model, heads * key_dim, bias=False)
         self.keys = nn.Linear(d_model, self.key_heads * key_dim, bias=False)
         self.values = nn.Linear(d_model, d_model, bias=False)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from headcount.attention.shared_keys import require_kv_heads
 from headcount.errors import InputError
 from headcount.notebook import html_table
 from headcount.problem.graph import MOST_ITEMS
@@ -68,7 +69,6 @@ class BlockSpec(Spec):
                 "d_model": (1, 2**16),
                 "heads": (1, 2**16),
                 "key_dim": (1, 2**16),
-                "kv_heads": (0, self.heads),
                 "seed": (0, 2**63 - 1),
                 "length": (1, (self.items - 1) // 2),
                 "batch": (1, 2**20),
@@ -79,7 +79,7 @@ class BlockSpec(Spec):
             }
         )
         require_divisor(self.d_model, self.heads)
-        require_key_heads(self.heads, self.key_heads)
+        require_kv_heads(self.heads, self.key_heads)
         if self.kv_heads == self.heads:
             object.__setattr__(self, "kv_heads", 0)
         self._require_positive("learning_rate", "scale")
@@ -118,14 +118,6 @@ def require_divisor(d_model: int, heads: int) -> None:
     if d_model % heads:
         raise InputError(
             f"{heads} heads do not divide d_model {d_model} into values; choose a divisor"
-        )
-
-
-def require_key_heads(heads: int, key_heads: int) -> None:
-    """Refuse key heads that cannot be shared evenly."""
-    if heads % key_heads:
-        raise InputError(
-            f"{key_heads} key heads do not divide {heads} heads into groups; choose a divisor"
         )
 
 

@@ -97,10 +97,9 @@ def rows(database: Database, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 def further_columns(database: Database, ids: Sequence[int]) -> list[str]:
     """Which of the columns that release 0.1.0 did not write these runs need."""
-    needs = {  # a spec leaves a field out at its usual value
-        name: f"variant != '{BLOCK}' AND json_type(spec, '$.{name}') IS NOT NULL"
-        for name in FROM_SPEC
-    }
+    # A spec leaves a field out at its usual value; the table of a block run is always named.
+    needs = {name: f"json_type(spec, '$.{name}') IS NOT NULL" for name in FROM_SPEC}
+    needs["table"] += f" AND variant != '{BLOCK}'"
     needs["details"] = "details IS NOT NULL"
     query = "SELECT EXISTS (SELECT 1 FROM runs WHERE {} AND id IN (SELECT value FROM json_each(?)))"
     wanted = [json.dumps(list(ids))]

@@ -17,6 +17,7 @@ from typing import Any
 from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.problem.token_tables import TokenTable, token_table
+from headcount.sweeps.grid import head_splits
 from headcount.sweeps.toml_table import TomlTable, field_types, read_toml, tables
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
@@ -24,11 +25,8 @@ _FOLDER = Path(__file__).with_name("block_presets")
 _FILES = sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True)
 BLOCK_PRESETS = tuple(_FILES)  # quick first
 _KINDS = field_types(BlockSpec)
-_PROTOCOL = tuple(
-    name
-    for name in _KINDS
-    if name not in ("items", "d_model", "heads", "key_dim", "seed", "table", "table_hash")
-)
+_OTHERWISE = ("items", "d_model", "table", "table_hash", "heads", "kv_heads", "key_dim", "seed")
+_PROTOCOL = tuple(name for name in _KINDS if name not in _OTHERWISE)
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,11 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
 
 
 def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
-    grid = TomlTable(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
+    grid = TomlTable(place, values, ("heads", "kv_heads", "budgets", "seeds", *_PROTOCOL))
     axes = [grid.several(name, _KINDS[name]) for name in _PROTOCOL if name in grid]
     names = [name for name in _PROTOCOL if name in grid]
-    for budget, heads in product(grid.required("budgets", int), grid.required("heads", int)):
+    splits = head_splits(grid, grid.required("heads", int))
+    for budget, (heads, kv_heads) in product(grid.required("budgets", int), splits):
         if budget % heads:
             raise grid.wrong(
                 f"{heads} heads do not share a budget of {budget} evenly; choose multiples"
@@ -82,6 +81,7 @@ def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
         for seed, *chosen in product(grid.seeds(), *axes):
             settings = dict(zip(names, chosen, strict=True))
             settings |= {"items": rows.items, "d_model": rows.d_model}
-            settings |= {"heads": heads, "key_dim": budget // heads, "seed": seed}
+            settings |= {"heads": heads, "kv_heads": kv_heads, "key_dim": budget // heads}
+            settings |= {"seed": seed}
             settings |= {"table": rows.name, "table_hash": rows.hash}
             yield grid.located(partial(BlockSpec.from_mapping, settings))

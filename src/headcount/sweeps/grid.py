@@ -63,7 +63,7 @@ def _product_runs(table: TomlTable, files: ProblemFiles, by_law: bool) -> Iterat
     heads, seeds, variants = table.required("heads", int), table.seeds(), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
     given = {name: table.several(name, _KINDS[name]) for name in _AXES if name in table}
-    widths, splits = _widths(table, heads, by_law), _splits(table, heads)
+    widths, splits = _widths(table, heads, by_law), head_splits(table, heads)
     count = prod(map(len, (problems, splits, seeds, variants, limits, *given.values())))
     if count > MOST_RUNS:
         raise table.wrong(f"{count:,} runs or more are too many; a sweep takes up to {MOST_RUNS:,}")
@@ -130,7 +130,7 @@ def _variants(table: TomlTable) -> list[Variant]:
     return variants
 
 
-def _splits(table: TomlTable, heads: list[int]) -> list[tuple[int, int]]:
+def head_splits(table: TomlTable, heads: list[int]) -> list[tuple[int, int]]:
     """(heads, kv_heads): each g with the head counts that it divides, and with some of them."""
     shared = table.several("kv_heads", int, [0])
     for kv_heads in shared:
