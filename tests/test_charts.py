@@ -31,7 +31,7 @@ GRIDS = {  # variant, points, degrees
 }
 DRAW = {figure.id: figure.draw for figure in FIGURES if figure.draw}
 # Drawn from shipped results, not from the evidence: test_frontier.py, test_law_figures.py.
-SHIPPED = ("frontier", "law", "separability", "steps", "laws", "adviser")
+SHIPPED = ("frontier", "law", "separability", "steps", "laws", "adviser", "relations")
 ALL = pytest.mark.parametrize("name", [name for name in DRAW if name not in SHIPPED])
 
 

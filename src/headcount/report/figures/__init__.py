@@ -28,6 +28,7 @@ from headcount.report.figures import (
     law,
     laws,
     linear,
+    relations,
     separability,
     steps,
     table1,
@@ -64,6 +65,7 @@ FIGURES: tuple[Figure, ...] = (
     steps.FIGURE,
     laws.FIGURE,
     adviser.FIGURE,
+    relations.FIGURE,
 )
 
 
