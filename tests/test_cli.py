@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 import headcount as hc
 from headcount import KeyQuery, load_weights
+from headcount.problem.edge_list import write_graph
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 
@@ -30,7 +31,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path_factory) -> Path:
     """The graph, table and weights of a one-hot permutation that verifies, and many bad files."""
     path = tmp_path_factory.mktemp("cli")
-    assert run(path, "tour", "--out", ".", "--items", "32").returncode == 0
+    graph, one_hot = hc.permutation_graph(32), hc.one_hot_embeddings(32)
+    write_graph(graph, path / "graph.csv")
+    hc.save_embeddings(one_hot, path / "table.npy")
+    hc.construct(graph, one_hot, "one-hot", key_dim=64).save(path / "weights.safetensors")
     (path / "duplicate.csv").write_text("source,target\n0,1\n0,1\n")
     (path / "outside.csv").write_text("source,target\n0,1\n5,99\n")
     (path / "negative.csv").write_text("source,target\n0,-1\n")

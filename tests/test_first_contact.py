@@ -190,18 +190,32 @@ def test_long_work_says_how_long_it_takes_on(command):
     assert re.search(r"at most (\d+ s|10\.0 min|9\.\d min) left\n", err)
 
 
-def test_the_tour_shows_why_several_heads_are_needed(command, tmp_path):
+def test_the_tour_looks_words_up_and_shows_why_several_heads_are_needed(command, tmp_path):
     code, out, err = command("tour", "--items", 32, "--out", "t", "--json")
     assert code == 0, err
     told = json.loads(out)
     assert told["exact"]
+    assert told["looked_up"] == {
+        "hot": ["cold"],
+        "cold": ["hot"],
+        "rich": ["poor"],
+        "poor": ["rich"],
+        "night": ["day"],
+        "day": ["night"],
+        "left": [],
+    }
     assert told["one_head_errors"] > 0
     assert told["several_heads_exact"]
     assert told["several_heads"] > 1
     page = (tmp_path / "t" / "report.html").read_text(encoding="utf-8")
+    assert "<td>hot</td><td>→ cold</td>" in page
+    assert "<td>left</td><td>→ nothing</td>" in page
     assert "That is why attention has several heads." in page
     assert page.count("<img") == 3
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == told["files"]
+    words = ("verify", "t/weights.safetensors", "t/graph.csv", "t/table.safetensors")
+    assert command(*words)[0] == 0
     for name, exact in (("one-head", 1), ("several-heads", 0)):
-        words = ("verify", f"t/{name}.safetensors", "t/graph.csv", "t/narrow-table.npy")
+        words = ("verify", f"t/{name}.safetensors", "t/permutation.csv", "t/narrow-table.npy")
         assert command(*words)[0] == exact
     assert command("tour", "--items", 8)[0] == 2

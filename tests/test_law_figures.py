@@ -1,4 +1,4 @@
-"""The figures of the capacity law, the law of steps, the adviser and shared keys in a block."""
+"""The figures of the laws, the adviser, real relations and shared keys in a block."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 from headcount import InputError
-from headcount.report.figures import adviser, figure, laws, separability, shared_block, steps
+from headcount.report.figures import (
+    adviser,
+    figure,
+    laws,
+    relations,
+    separability,
+    shared_block,
+    steps,
+)
 from headcount.reproduction.adviser_verdicts import followed
 from headcount.reproduction.separability import measured_separability
 from headcount.reproduction.shipped import MEASURED
 
-MODULES = (adviser, laws, separability, shared_block, steps)
+MODULES = (adviser, laws, relations, separability, shared_block, steps)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)
@@ -64,3 +72,26 @@ def test_separability_shows_every_graph_of_part_l_and_every_share():
     assert len(rows_of("separability", "found")) == (table["part"] == "l").sum()
     shares = rows_of("separability", "share")
     assert sum(row["graphs"] for row in shares) == table["part"].isin(["k", "m"]).sum()
+
+
+def test_relations_have_a_panel_per_relation_and_number_of_steps():
+    rows = relations.score_rows()
+    assert sorted(set(rows["panel"])) == [
+        "antonyms, 100,000 steps",
+        "common synonyms, 100,000 steps",
+        "hypernyms, 200,000 steps",
+        "hypernyms, 60,000 steps",
+        "meronyms, 200,000 steps",
+    ]
+    assert len(rows) == sum(
+        len(panel) for panel in figure("relations").to_dict()["datasets"].values() if len(panel) > 1
+    )
+    passing = rows[(rows["relation"] == "antonyms") & (rows["error"] <= 0.01)]
+    assert passing.groupby("problem")["budget"].min().to_dict() == {
+        "even": 32,
+        "gaussian": 28,
+        "minilm": 32,
+        "minilm-even": 48,
+        "smollm2-gaussian": 24,
+        "smollm2-scaled": 32,
+    }

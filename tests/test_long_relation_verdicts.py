@@ -1,8 +1,11 @@
-"""The rules of the second preregistration on real relations, on runs that are made up."""
+"""The second preregistration on real relations: its rules, its runs and what is said of them."""
 
 from __future__ import annotations
 
+import json
+import tomllib
 from math import inf
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,13 +13,20 @@ import pytest
 from headcount.reproduction.long_relation_verdicts import (
     LONG_HYPOTHESES,
     common_steps,
+    compiled_relations,
+    judged_runs,
     law_budget,
+    long_relation_runs,
     long_verdicts,
+    longer_hypernyms,
     mean_scores_at,
     thresholds_at,
     with_means,
 )
+from headcount.reproduction.relation_verdicts import in_words
 
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "preregistrations" / "relations-2"
 BUDGETS = (8, 10, 12, 16, 20, 24, 32)
 RELATIONS = ("antonyms", "meronyms", "hypernyms", "common-synonyms")
 PROBLEMS = (
@@ -122,3 +132,69 @@ def test_the_number_of_cases_is_the_preregistered_one():
     # Hubs and shuffled rows are trained on two relations only; here all four have them.
     assert counts == [8, 8, 4, 4, 4, 4]
     assert [hypothesis.part for hypothesis in LONG_HYPOTHESES] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("plan", ["runs", "more"])
+def test_every_run_of_the_plan_is_shipped(plan):
+    listed = tomllib.loads((FOLDER / f"{plan}.toml").read_text(encoding="utf-8"))
+    planned = {
+        (group["relation"], problem, budget, seed, group["heads"], group["steps"])
+        for group in listed["runs"]
+        for problem in group["problems"]
+        for budget in group["budgets"]
+        for seed in range(group["seeds"])
+    }
+    runs = long_relation_runs().query("plan == @plan")
+    columns = ("relation", "problem", "budget", "seed", "heads", "steps")
+    assert planned == set(zip(*(runs[name].tolist() for name in columns), strict=True))
+    assert runs["hash"].is_unique
+    searched = {
+        (group["relation"], problem, budget)
+        for group in listed["compiled"]
+        for problem in group["problems"]
+        for budget in group["budgets"]
+    }
+    found = compiled_relations().query("plan == @plan")
+    columns = ("relation", "problem", "budget")
+    assert searched == set(zip(*(found[name].tolist() for name in columns), strict=True))
+
+
+def test_the_manifest_counts_the_runs():
+    folder = ROOT / "src" / "headcount" / "reproduction" / "measured" / "relations"
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    for made in manifest["made"][1:]:
+        runs = long_relation_runs().query("plan == @made['plan']")
+        assert (made["runs"], made["run_steps"]) == (len(runs), runs["taken"].sum())
+
+
+def test_longer_hypernyms_change_no_verdict():
+    steps = common_steps(longer_hypernyms())
+    assert {bounds[1] for bounds in thresholds_at(longer_hypernyms(), steps).values()} == {inf}
+
+
+def test_the_document_has_the_verdicts_and_every_smallest_budget():
+    text = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")
+    rows = text.partition("## The first part")[0].splitlines()
+    for found in long_verdicts(judged_runs()):
+        (line,) = [row for row in rows if row.startswith(f"| {found.hypothesis.part} |")]
+        assert line.endswith(f"| {found.verdict} |")
+        for (relation, pair), ratio in found.ratios.items():
+            said = line.partition(f"{pair}: ")[2].partition(";")[0].partition(" |")[0]
+            assert f"{relation} {in_words(ratio)}" in said.split(", ")
+    budgets = thresholds_at(judged_runs(), common_steps(judged_runs()))
+    order = ("antonyms", "meronyms", "common-synonyms", "hypernyms")
+    for problem in {problem for _, problem in budgets}:
+        (line,) = [row for row in rows if row.startswith(f"| {problem} |")]
+        shown = [cell.strip() for cell in line.split("|")[4:-1]]
+        places = [(relation, problem) for relation in order]
+        assert shown == [in_words(budgets[p]) if p in budgets else "–" for p in places]
+
+
+def test_the_document_has_the_smallest_certified_budgets():
+    text = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")
+    titles = {"minilm": "MiniLM", "smollm2": "SmolLM2"}
+    certified = compiled_relations().query("certified and problem in @titles")
+    for (relation, problem), found in certified.groupby(["relation", "problem"]):
+        least = found.sort_values("budget").iloc[0]
+        start = f"| {relation.replace('-', ' ')}, {titles[problem]} | {least['budget']} | "
+        assert start + f"{len(least['widths'].split())} |" in text

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from headcount.attention.recovery import Recovery
 from headcount.files import replacing
+from headcount.problem.graph import Graph
 
 _SHOWN = (
     *("exact", "margin", "threshold", "budget", "heads", "key_dim"),
@@ -29,12 +30,20 @@ _PAGE = """<!doctype html>
   pre {{ background: #f4f4f4; padding: 0.75rem; overflow-x: auto; }}
 </style>
 <h1>A tour of headcount</h1>
+<h2>Words, looked up by attention</h2>
+<p>A context of {count} words goes through a stock <code>torch.nn.MultiheadAttention</code> that has
+the weights below. A word attends to its opposite if that is in the context, and to nothing
+otherwise.</p>
+<table>{found}</table>
 {stops}
 <h2>Run it yourself</h2>
-<pre>headcount verify weights.safetensors graph.csv table.npy
-headcount show weights.safetensors graph.csv table.npy --scores scores.png
-headcount verify one-head.safetensors graph.csv narrow-table.npy
-headcount verify several-heads.safetensors graph.csv narrow-table.npy</pre>
+<pre>headcount verify weights.safetensors graph.csv table.safetensors
+headcount show weights.safetensors graph.csv table.safetensors --scores scores.png
+headcount export weights.safetensors graph.csv table.safetensors
+headcount verify one-head.safetensors permutation.csv narrow-table.npy
+headcount verify several-heads.safetensors permutation.csv narrow-table.npy</pre>
+<p>All 1,149 words with antonyms: <code>headcount make relations antonyms --table minilm --out
+antonyms</code>.</p>
 </html>
 """
 _STOP = """<h2>{title}</h2>
@@ -48,14 +57,26 @@ class Stop(NamedTuple):
 
     title: str
     reason: str
+    graph: Graph
     found: Recovery
     picture: Path
 
 
-def write_tour_page(path: str | os.PathLike[str], stops: Sequence[Stop]) -> None:
-    """Each stop with its verdict and picture, and the commands that repeat them."""
+def write_tour_page(
+    path: str | os.PathLike[str],
+    words: Stop,
+    looked_up: Mapping[str, Sequence[str]],
+    others: Sequence[Stop],
+) -> None:
+    """What was looked up, each stop with its verdict and picture, and the commands to repeat it."""
+    rows = "".join(
+        f"<tr><td>{html.escape(word)}</td><td>→ {html.escape(', '.join(found) or 'nothing')}</td>"
+        for word, found in looked_up.items()
+    )
+    page = _PAGE.format(
+        count=len(looked_up), found=rows, stops="\n".join(map(_stop, [words, *others]))
+    )
     with replacing(path) as temporary:
-        page = _PAGE.format(stops="\n".join(map(_stop, stops)))
         temporary.write_text(page, encoding="utf-8")
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, log, nan, nextafter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from headcount.reproduction.relation_verdicts import (
 from headcount.theory.capacity_law import freedom_needed
 from headcount.theory.steps_law import STEPS_LAW
 
+_FOLDER = Path(__file__).with_name("measured") / "relations"
 _TOGETHER = 5  # checks whose mean is a score
 _LAW = "law"
 
@@ -87,6 +90,33 @@ LONG_HYPOTHESES = (
         ((2.0, inf),),
     ),
 )
+
+
+@cache
+def long_relation_runs() -> pd.DataFrame:
+    """All runs of the preregistration that come with headcount; treat it as read-only.
+
+    `plan` is `runs` for those of runs.toml and `more` for those that were added later.
+    """
+    return pd.read_parquet(_FOLDER / "long-runs.parquet")
+
+
+def judged_runs() -> pd.DataFrame:
+    """The runs that decide: those of the first plan, and of the added ones the scaled rows."""
+    runs = long_relation_runs()
+    return runs[(runs["plan"] == "runs") | (runs["problem"] == "smollm2-scaled")]
+
+
+def longer_hypernyms() -> pd.DataFrame:
+    """The hypernyms that were trained again with more steps, reported and not judged."""
+    runs = long_relation_runs()
+    return runs[(runs["plan"] == "more") & (runs["relation"] == "hypernyms")]
+
+
+@cache
+def compiled_relations() -> pd.DataFrame:
+    """What the compiler certified, and what it did not find in time; treat it as read-only."""
+    return pd.read_csv(_FOLDER / "compiled.csv", keep_default_na=False, na_values={"margin": [""]})
 
 
 def with_means(runs: pd.DataFrame) -> pd.DataFrame:

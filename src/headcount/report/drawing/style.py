@@ -13,7 +13,7 @@ from headcount.errors import InputError
 from headcount.report.palette import COLOURS, DASHES, FONT, GREY, SHAPES
 
 FILTERS = {"m": "items", "d_model_": "d_model", "h": "heads"}  # the page's signals, by column
-Layers = alt.LayerChart | alt.FacetChart | alt.HConcatChart
+Layers = alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
 Looks = dict[str, Any]  # channels by name: color, shape, strokeDash
 
 

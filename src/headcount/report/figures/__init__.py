@@ -28,6 +28,7 @@ from headcount.report.figures import (
     law,
     laws,
     linear,
+    relations,
     separability,
     shared_block,
     steps,
@@ -66,6 +67,7 @@ FIGURES: tuple[Figure, ...] = (
     steps.FIGURE,
     laws.FIGURE,
     adviser.FIGURE,
+    relations.FIGURE,
 )
 
 
