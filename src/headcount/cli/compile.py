@@ -69,7 +69,9 @@ def compile(
     """Find the smallest weights that decide every pair of a graph correctly, and certify them.
 
     The certificate is a verification of all pairs, so the weights are correct in
-    every context. Ctrl-C ends the search with the best weights so far.
+    every context. Without --budget the first weights have an ample one, and
+    smaller ones follow while there is time. --out is written whenever smaller
+    weights are found, so nothing is lost when the search is ended.
 
     With --bits the weights are on a grid, one scale for each matrix of each
     head, and are verified after rounding. With --variant softmax the
@@ -117,10 +119,9 @@ def compile(
             variant=variant.value,
             context_length=context_length,
             decide=decide.value,
+            improved=None if out is None else lambda found: found.save(out),
         )
     seconds = time.monotonic() - began
-    if out is not None:
-        found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
     emit(_result(found, read, seconds, out, json) | account, json, _title(found))
 

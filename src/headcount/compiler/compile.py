@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.quantized_search import QuantizedSearch
@@ -29,12 +30,15 @@ def compile(
     variant: str = "max",
     context_length: int | None = None,
     decide: str = "threshold",
+    improved: Callable[[Compiled], None] | None = None,
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` correctly, with a certificate.
 
     With `budget`: weights of at most that D_K. Without: the smallest D_K that the search reaches.
-    `margin` is the least γ/|τ| to accept, `time_limit` is in seconds. Ctrl-C ends a search with the
-    best weights so far. Raises `NoSolution`, which says how far it got, when nothing was certified.
+    It begins with an ample budget, so the first weights come soon, and goes on with smaller ones
+    while there is time; `improved` is called with all that are found on the way. `margin` is the
+    least γ/|τ| to accept, `time_limit` is in seconds. Ctrl-C ends a search with the best weights so
+    far. Raises `NoSolution`, which says how far it got, when nothing was certified.
 
     With `bits` the weights are on a grid of that many bits, and are certified after rounding. With
     `variant="softmax"` they are read by softmax over contexts of `context_length` items, and
@@ -50,7 +54,8 @@ def compile(
     >>> found.weights.budget, found.certificate.margin > 0
     (6, True)
     """
-    options = {} if progress is None else {"progress": progress}
+    given = {"progress": progress, "improved": improved}
+    options: dict[str, Any] = {name: call for name, call in given.items() if call is not None}
     request = CompileRequest(
         graph=graph,
         table=table_for(graph, table),

@@ -1,10 +1,14 @@
-"""Where a search looks: head counts for a budget, and the first budget (docs/compiler.md)."""
+"""Where a search looks: head counts, the first budget, signs of τ (docs/compiler.md)."""
 
 from __future__ import annotations
 
 import math
 
+from torch import Tensor
+
 from headcount.compiler.whitened import WhitenedProblem
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
 
 _LOAD = 2.0  # edges a head holds best, in units of the table's rank
 _BITS = 1.7  # bits per key–query parameter that a search begins with
@@ -49,3 +53,11 @@ def log2_choices(pairs: int, edges: int) -> float:
     """
     ways = math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
     return ways / math.log(2)
+
+
+def levels_of(graph: Graph, table: Float[Tensor, "items d_model"]) -> tuple[float, ...]:
+    """Signs of τ, the likelier first; the scores of a zero row are 0, so its pairs fix the sign."""
+    zero = (~table.any(1)).nonzero().flatten().tolist()
+    if zero:
+        return (-1.0,) if graph.has_edges(zero[:1], zero[:1])[0] else (1.0,)
+    return (-1.0, 1.0) if 2 * graph.edges > graph.items**2 else (1.0, -1.0)

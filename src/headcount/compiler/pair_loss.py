@@ -124,17 +124,21 @@ class PairLoss:
 
     def value_and_slope(
         self, at: Float[Tensor, " parameters"], margin: float, temperature: float
-    ) -> tuple[float, Float[Tensor, " parameters"]]:
+    ) -> tuple[float, Float[Tensor, " parameters"], bool]:
+        """The loss, its slope, and whether the point is exact."""
         problem = self.problem
         queries, keys, levels = self._projected(at)
         wanted = levels[problem.sources] + margin
-        short = (wanted - _edge_scores(problem, queries, keys)).clamp_min_(0)
+        scores = _edge_scores(problem, queries, keys)
+        short = (wanted - scores).clamp_min_(0)
         cost, share = shared(short.square()[None], temperature)
         loss = (self.edge_weight * cost[0]).sum()
         pull = share[0].mul_(short).mul_(self.edge_weight)
         query, key = self._extended(queries, keys, margin - levels)
         query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
+        over = torch.empty_like(levels)  # how far a row's non-edges exceed its level less μ
         for n, (rows, few, excess) in enumerate(self._violations(query, key)):
+            over[rows] = excess.amax((0, 2))
             flat = excess.view(-1)
             loss += torch.dot(flat, flat)
             if (pressed := self._pressed_in[n]).stop > pressed.start:
@@ -149,7 +153,7 @@ class PairLoss:
         if self.top:
             by_row = -2 * query_slope[:, :, -1].sum(0)
             slope[self.parameters :] = by_row - by_row.mean()
-        return float(loss), slope
+        return float(loss), slope, self._separates(scores.amax(0), levels, over - margin)
 
     def look(self, at: Float[Tensor, " parameters"]) -> Look:
         """One pass without a slope."""
@@ -184,6 +188,18 @@ class PairLoss:
         ends = torch.tensor([rows.stop for rows, _ in self.blocks]).to(every) * self.problem.items
         bounds = [0, *torch.searchsorted(every, ends).tolist()]
         self._pressed_in = [slice(*pair) for pair in itertools.pairwise(bounds)]
+
+    def _separates(
+        self,
+        best: Float[Tensor, " edges"],
+        levels: Float[Tensor, " items"],
+        over: Float[Tensor, " items"],
+    ) -> bool:
+        """Whether edges exceed non-edges: all of them, or those of the same row."""
+        lead = best - levels[self.problem.sources]
+        if self.top:
+            return bool((lead > over[self.problem.sources]).all())
+        return bool(lead.min() > over.max())
 
     def _projected(self, at: Tensor) -> tuple[Tensor, Tensor, Float[Tensor, " items"]]:
         queries, keys = self.problem.points @ at[: self.parameters].view(self.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 
-def _silent(line: str) -> None:
+def _silent(news: object) -> None:
     """Report nothing."""
 
 
@@ -25,7 +26,8 @@ class CompileRequest:
     """One problem for the compiler, as `compile` takes it.
 
     `budget` None asks for the smallest D_K that can be reached. `margin` is the least γ/|τ| to
-    accept. `progress` is called with one line of text at a time.
+    accept. `progress` is called with one line of text at a time, `improved` with every `Compiled`
+    that is smaller than the one before.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class CompileRequest:
     variant: str = "max"
     context_length: int | None = None
     decide: str = "threshold"
+    improved: Callable[[Any], None] = _silent
 
     def __post_init__(self) -> None:
         self._check_numbers()

@@ -63,8 +63,7 @@ def descend_in_stages(
         def function(point, margin=margin):
             return loss.value_and_slope(point, margin, stages.softness * margin**2)
 
-        # A wrong pair costs μ² or more, so a smaller loss is exact.
-        at = minimise(function, at, memory, stages.iterations, margin**2, go_on)
+        at = minimise(function, at, memory, stages.iterations, go_on)
         found = loss.look(at)
         if best is None or found.gap > 0 or found.wrong < best.wrong:
             best = Descended(loss.weights(at), found.gap, found.wrong, steps)
@@ -94,14 +93,11 @@ def widen_in_stages(
             break
         margin = max(_GROWTH * widest, 1e-3)
         # Centred scores have their level at ±1, so μ is a share of it.
-        at = minimise(
-            lambda point, margin=margin: loss.value_and_slope(point, margin, 0.0),
-            best,
-            Memory.like(best),
-            _WIDENING,
-            0.0,
-            keep_on,
-        )
+
+        def function(point, margin=margin):
+            return (*loss.value_and_slope(point, margin, 0.0)[:2], False)
+
+        at = minimise(function, best, Memory.like(best), _WIDENING, keep_on)
         at = loss.centred(at)
         found = loss.look(at).relative_gap
         if not found > widest:
