@@ -20,6 +20,7 @@ from headcount.compiler.compile import compile
 from headcount.compiler.descent import Descended, start
 from headcount.compiler.head_counts import first_budget
 from headcount.compiler.last_resort import one_head_per_edge
+from headcount.compiler.layout import Layout
 from headcount.compiler.polish import certified_weights
 from headcount.compiler.search import Compiled
 from headcount.compiler.whitened import WhitenedProblem
@@ -34,8 +35,8 @@ from tests.test_verify_top import brute_force
 CPU = torch.device("cpu")
 
 
-def failing(problem: WhitenedProblem, widths: tuple[int, ...], *rest: Any) -> Descended:
-    return Descended(start(problem, widths, 1, 0), -1.0, 5, 1)
+def failing(problem: WhitenedProblem, layout: Layout, *rest: Any) -> Descended:
+    return Descended(start(problem, layout.widths, 1, 0), -1.0, 5, 1)
 
 
 def test_budgets_fall_from_an_ample_one_and_all_are_certified():
@@ -64,7 +65,9 @@ def test_one_head_per_edge_is_exact_without_a_search(rank, seed, top):
     """In the second table one row needs more than its own direction to be singled out."""
     graph, table = random_graph(40, 60, seed=seed), gaussian_embeddings(40, rank, seed=seed)
     problem = WhitenedProblem.of(graph, table, 1.0, CPU)
-    certified = certified_weights(problem, *one_head_per_edge(problem), graph, table, top)
+    certified = certified_weights(
+        problem, one_head_per_edge(problem), Layout((1,) * graph.edges, top), graph, table
+    )
     assert certified is not None
     assert certified[0].budget == certified[0].heads == 60
     if top:
@@ -78,7 +81,9 @@ def test_equal_rows_share_a_pointer():
     table[7] = table[3]
     graph = Graph.from_edges(12, [(3, 5), (7, 5), (1, 3), (1, 7), (2, 2)])
     problem = WhitenedProblem.of(graph, table, 1.0, CPU)
-    certified = certified_weights(problem, *one_head_per_edge(problem), graph, table)
+    certified = certified_weights(
+        problem, one_head_per_edge(problem), Layout((1,) * graph.edges), graph, table
+    )
     assert certified is not None
     assert right_everywhere(certified[0], graph, table)
 

@@ -15,6 +15,7 @@ from headcount.compiler.certificate import table_hash
 from headcount.compiler.compile import compile
 from headcount.compiler.descent import Descended, start
 from headcount.compiler.head_counts import levels_of
+from headcount.compiler.layout import Layout
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.search import Attempt
 from headcount.compiler.whitened import WhitenedProblem
@@ -44,13 +45,11 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
     def watch(passes: Callable[[float], bool]) -> Calls:
         calls: Calls = []
 
-        def descend(
-            problem: WhitenedProblem, widths: tuple[int, ...], top: bool, seed: int, *rest: Any
-        ) -> Descended:
-            calls.append((problem.level, widths, seed))
+        def descend(problem: WhitenedProblem, layout: Layout, seed: int, *rest: Any) -> Descended:
+            calls.append((problem.level, layout.widths, seed))
             if passes(problem.level):
-                return REAL(problem, widths, top, seed, *rest)
-            return Descended(start(problem, widths, 1, seed), -1.0, 5, 1)
+                return REAL(problem, layout, seed, *rest)
+            return Descended(start(problem, layout.widths, 1, seed), -1.0, 5, 1)
 
         monkeypatch.setattr(max_search, "descend_in_stages", descend)
         return calls

@@ -42,6 +42,9 @@ def compile(
     heads: Annotated[
         int | None, typer.Option(help="h.", show_default="the best that is found")
     ] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Keys g that heads share; g divides h.", show_default="h")
+    ] = None,
     margin: Annotated[
         float | None, typer.Option(help="The least margin to accept, as a share of τ.")
     ] = None,
@@ -119,6 +122,7 @@ def compile(
             variant=variant.value,
             context_length=context_length,
             decide=decide.value,
+            kv_heads=kv_heads,
             improved=None if out is None else lambda found: found.save(out),
         )
     seconds = time.monotonic() - began
@@ -145,6 +149,7 @@ def _result(
     return {
         "budget": found.weights.budget,
         "heads": found.weights.heads,
+        **({"kv_heads": found.weights.kv_heads} if found.weights.kv_heads < len(widths) else {}),
         **({"key_dim": widths[0]} if len(set(widths)) == 1 else {"widths": list(widths)}),
         "margin": certificate.margin,
         "relative_margin": certificate.relative_margin,

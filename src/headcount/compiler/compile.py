@@ -31,6 +31,7 @@ def compile(
     context_length: int | None = None,
     decide: str = "threshold",
     improved: Callable[[Compiled], None] | None = None,
+    kv_heads: int | None = None,
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` correctly, with a certificate.
 
@@ -46,7 +47,8 @@ def compile(
 
     With `decide="top"` no threshold takes part: every target scores above every other item of its
     row, hence is the top of the row in every context that holds it. A target is not compared with
-    another target, and items without targets are not judged.
+    another target, and items without targets are not judged. With `kv_heads` g the heads share g
+    keys; their number is a multiple of g.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> from headcount.problem.embeddings import gaussian_embeddings
@@ -69,6 +71,7 @@ def compile(
         variant=variant,
         context_length=context_length,
         decide=decide,
+        kv_heads=kv_heads,
         **options,
     )
     require_possible(request.graph, request.table, request.top)

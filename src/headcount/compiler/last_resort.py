@@ -19,14 +19,14 @@ _REACHED = 0.99  # of a pointer's own score, which is 1
 _SAME = 1e-6  # squared distance below which rows are equal, up to rounding
 
 
-def one_head_per_edge(problem: WhitenedProblem) -> tuple[Weights, tuple[int, ...]]:
-    """The weights and their widths; they are exact where every row can be singled out."""
+def one_head_per_edge(problem: WhitenedProblem) -> Weights:
+    """Weights of width 1; they are exact where every row can be singled out."""
     ends, places = torch.cat([problem.sources, problem.targets]).unique(return_inverse=True)
     pointers = _pointers(problem.points, ends)
     queries, keys = pointers[places].split(problem.edges)
     parts = (part.view(1, problem.edges, problem.rank, 1) for part in (queries, keys))
     # The highest other score may be just below 1, so τ = 1 goes into the middle of the gap later.
-    return Weights(*parts), (1,) * problem.edges
+    return Weights(*parts)
 
 
 def _pointers(

@@ -14,6 +14,7 @@ from headcount.compiler.certificate import Certificate, certify
 from headcount.compiler.descent import Descended, Schedule, descend
 from headcount.compiler.head_counts import first_budget, head_counts, levels_of, widths_of
 from headcount.compiler.last_resort import one_head_per_edge
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Weights
 from headcount.compiler.polish import certified_weights, widen_margin
 from headcount.compiler.request import CompileRequest
@@ -65,8 +66,9 @@ class MaxSearch(WeightSearch):
 
     @property
     def _staged(self) -> bool:
-        """Whether L-BFGS descends, which is quicker than Levenberg–Marquardt on a CPU."""
-        return self.request.top or self.problem.points.device.type == "cpu"
+        """Whether L-BFGS descends: quicker than Levenberg–Marquardt on a CPU, and more general."""
+        special = self.request.top or self.request.kv_heads is not None
+        return special or self.problem.points.device.type == "cpu"
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table)
@@ -81,18 +83,20 @@ class MaxSearch(WeightSearch):
             rounds = range(_ROUNDS) if math.isinf(self.deadline) else itertools.count()
         for number in rounds:
             for level in self.levels if both or number == 1 else self.levels[:1]:
-                counts = head_counts(self.problem.at(level), budget, self.request.heads)
+                given = self.request.heads, self.request.kv_heads
+                counts = head_counts(self.problem.at(level), budget, *given)
                 for heads in counts if number else counts[:1]:
                     if not self.in_time():
                         return False
-                    if self._succeeds(level, widths_of(budget, heads, self.problem.rank), number):
+                    widths = widths_of(budget, heads, self.problem.rank, given[1])
+                    if self._succeeds(level, self._layout(widths), number):
                         self.levels = (level,)
                         return True
         return False
 
     def minimise(self) -> None:
         """An ample budget first, then smaller ones: hastily at first and patiently at last."""
-        graph, floor = self.request.graph, self.request.heads or 1
+        graph, floor = self.request.graph, self.request.heads or self.request.kv_heads or 1
         guess = max(floor, first_budget(graph.items, graph.edges, self.problem.rank))
         self._find_any(guess)
         self._halve_the_distance(guess)
@@ -116,17 +120,12 @@ class MaxSearch(WeightSearch):
 
     def _one_head_per_edge(self) -> None:
         edges = self.request.graph.edges
-        if self.request.heads not in (None, edges) or edges > _MOST_HEADS:
+        asked = {self.request.heads, self.request.kv_heads}
+        if not asked <= {None, edges} or edges > _MOST_HEADS:
             return
-        begun = time.monotonic()
-        certified = certified_weights(
-            self.problem,
-            *one_head_per_edge(self.problem),
-            self.request.graph,
-            self.request.table,
-            self.request.top,
-        )
-        self._settle((1,) * edges, certified, Outcome(1, 0, None), begun)
+        begun, layout = time.monotonic(), self._layout((1,) * edges)
+        certified = self._certified(self.problem, one_head_per_edge(self.problem), layout)
+        self._settle(layout.widths, certified, Outcome(1, 0, None), begun)
 
     def _halve_the_distance(self, guess: int) -> None:
         """Between the best budget and one that is out of reach, or seems to be."""
@@ -148,25 +147,30 @@ class MaxSearch(WeightSearch):
             if budget < floor or not self.reach(budget, [number]):
                 stride //= 2
 
-    def _succeeds(self, level: float, widths: tuple[int, ...], number: int) -> bool:
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        return Layout(widths, self.request.top, self.request.kv_heads)
+
+    def _succeeds(self, level: float, layout: Layout, number: int) -> bool:
         """A descent, unless the same one has failed before.
 
         Budgets give the same widths once heads are as wide as the table's rank.
         """
-        if (level, widths, number) in self._tried:
+        if (level, layout.widths, number) in self._tried:
             return False
-        self._tried.add((level, widths, number))
-        return self._descend(level, widths, number)
+        self._tried.add((level, layout.widths, number))
+        return self._descend(level, layout, number)
 
-    def _descend(self, level: float, widths: tuple[int, ...], number: int) -> bool:
+    def _descend(self, level: float, layout: Layout, number: int) -> bool:
         problem, begun = self.problem.at(level), time.monotonic()
-        scores = len(widths) * problem.items**2  # of one trial
+        scores = layout.heads * problem.items**2  # of one trial
         fitting = (_TOGETHER[problem.points.device.type] << min(number, 3)) // scores
         trials = max(1, min(_TRIALS, fitting)) if number and not self._staged else 1
         with torch_threads(1 if trials * scores <= _SMALL else None):
-            found = self._best_trial(problem, widths, trials, number)
-            certified = self._polished(problem, widths, found.weights) if found.gap > 0 else None
-        return self._settle(widths, certified, Outcome(found.wrong, found.steps, found.gap), begun)
+            found = self._best_trial(problem, layout, trials, number)
+            certified = self._polished(problem, layout, found.weights) if found.gap > 0 else None
+        return self._settle(
+            layout.widths, certified, Outcome(found.wrong, found.steps, found.gap), begun
+        )
 
     def _settle(
         self,
@@ -200,7 +204,7 @@ class MaxSearch(WeightSearch):
         return wide_enough
 
     def _best_trial(
-        self, problem: WhitenedProblem, widths: tuple[int, ...], trials: int, number: int
+        self, problem: WhitenedProblem, layout: Layout, trials: int, number: int
     ) -> Descended:
         """The outcome of a descent; after Ctrl-C the best trial that it had."""
         latest = None
@@ -209,9 +213,8 @@ class MaxSearch(WeightSearch):
             nonlocal latest
             latest = best
             if best is not None and step % _LINE == 0:
-                self.report(
-                    f"{in_words(widths)}: step {step}, {best.wrong} violations, gap {best.gap:.3g}"
-                )
+                closest = f"{best.wrong} violations, gap {best.gap:.3g}"
+                self.report(f"{in_words(layout.widths)}: step {step}, {closest}")
             return self.in_time()
 
         seed = self.request.seed + 1000 * number
@@ -219,11 +222,9 @@ class MaxSearch(WeightSearch):
             with denormals_flushed():
                 if self._staged:
                     stages = Stages(int(_STAGES * 1.5**number))
-                    return descend_in_stages(
-                        problem, widths, self.request.top, seed, stages, keep_on
-                    )
+                    return descend_in_stages(problem, layout, seed, stages, keep_on)
                 schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
-                return descend(problem, widths, trials, seed, schedule, keep_on)
+                return descend(problem, layout.widths, trials, seed, schedule, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
             if latest is None:
@@ -231,35 +232,32 @@ class MaxSearch(WeightSearch):
             return latest
 
     def _polished(
-        self, problem: WhitenedProblem, widths: tuple[int, ...], weights: Weights
+        self, problem: WhitenedProblem, layout: Layout, weights: Weights
     ) -> tuple[KeyQuery, Certificate] | None:
         """Certified with a wider margin; after Ctrl-C certified as they are."""
         try:
             with denormals_flushed():
-                wide = self._widened(problem, widths, weights)
-            return self._certified(problem, wide, widths)
+                wide = self._widened(problem, layout, weights)
+            return self._certified(problem, wide, layout)
         except KeyboardInterrupt:
             self.stopped = True
-            return self._certified(problem, weights, widths)
+            return self._certified(problem, weights, layout)
 
-    def _widened(
-        self, problem: WhitenedProblem, widths: tuple[int, ...], weights: Weights
-    ) -> Weights:
+    def _widened(self, problem: WhitenedProblem, layout: Layout, weights: Weights) -> Weights:
         large, enough = problem.items > _LARGE, max(_ENOUGH, self.request.margin)
         if self._staged:
             rounds = _WIDENINGS // 3 if large else _WIDENINGS
-            top = self.request.top
-            return widen_in_stages(problem, weights, widths, top, self.in_time, enough, rounds)
+            return widen_in_stages(problem, weights, layout, self.in_time, enough, rounds)
         steps = _POLISH // 6 if large else _POLISH
         return widen_margin(problem, weights, self.in_time, enough, steps)
 
     def _certified(
-        self, problem: WhitenedProblem, weights: Weights, widths: tuple[int, ...]
+        self, problem: WhitenedProblem, weights: Weights, layout: Layout
     ) -> tuple[KeyQuery, Certificate] | None:
         """Certified if exact; the time that takes is kept free before the deadline from now on."""
         begun = time.monotonic()
-        given = self.request.graph, self.request.table, self.request.top
-        certified = certified_weights(problem, weights, widths, *given)
+        given = self.request.graph, self.request.table
+        certified = certified_weights(problem, weights, layout, *given)
         self.reserved = time.monotonic() - begun
         return certified
 

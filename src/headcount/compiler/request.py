@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.attention.shared_keys import require_kv_heads
 from headcount.compiler.grid import check_bits
 from headcount.errors import InputError, NoSolution
 from headcount.problem.graph import Graph
@@ -44,6 +45,7 @@ class CompileRequest:
     context_length: int | None = None
     decide: str = "threshold"
     improved: Callable[[Any], None] = _silent
+    kv_heads: int | None = None  # keys that heads share; None: each head has its own
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -73,7 +75,9 @@ class CompileRequest:
     def _check_numbers(self) -> None:
         if self.heads is not None and self.heads < 1:
             raise InputError(f"{self.heads} heads are too few; choose at least 1")
-        least = self.heads or 1
+        if self.kv_heads is not None:
+            self._check_kv_heads(self.kv_heads)
+        least = self.heads or self.kv_heads or 1
         if self.budget is not None and self.budget < least:
             raise InputError(
                 f"a budget of {self.budget} is too small: each head needs at least one column; "
@@ -90,6 +94,17 @@ class CompileRequest:
             )
         if self.bits is not None:
             check_bits(self.bits)
+
+    def _check_kv_heads(self, kv_heads: int) -> None:
+        if kv_heads < 1:
+            raise InputError(f"kv_heads {kv_heads} is too few; choose at least 1")
+        if self.heads is not None:
+            require_kv_heads(self.heads, kv_heads)
+        if self.variant == "softmax" or self.bits is not None:
+            raise InputError(
+                "shared keys are compiled for max, without rounding; leave out kv_heads "
+                "(--kv-heads), or bits (--bits) and variant (--variant)"
+            )
 
     def _check_variant(self) -> None:
         if self.decide not in ("threshold", "top"):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headcount.compiler.descent import Descended, start
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Weights
 from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.quasi_newton import Memory, minimise
@@ -39,15 +40,14 @@ class Stages:
 
 def descend_in_stages(
     problem: WhitenedProblem,
-    widths: tuple[int, ...],
-    top: bool,
+    layout: Layout,
     seed: int,
     stages: Stages,
     keep_on: Callable[[int, Descended | None], bool] = lambda steps, best: True,
 ) -> Descended:
     """Stop at the first exact point; `keep_on(steps, best so far)` is asked at every pass."""
-    loss = PairLoss(problem, widths, top)
-    at = loss.start(start(problem, widths, 1, seed))
+    loss = PairLoss(problem, layout)
+    at = loss.start(start(problem, layout.widths, 1, seed))
     memory = Memory.like(at)
     best: Descended | None = None
     steps = 0
@@ -78,14 +78,13 @@ def descend_in_stages(
 def widen_in_stages(
     problem: WhitenedProblem,
     weights: Weights,
-    widths: tuple[int, ...],
-    top: bool,
+    layout: Layout,
     keep_on: Callable[[], bool],
     enough: float,
     rounds: int,
 ) -> Weights:
     """Widen the relative margin of exact weights: each round aims a little beyond the last one."""
-    loss = PairLoss(problem, widths, top)
+    loss = PairLoss(problem, layout)
     at = loss.centred(loss.start(weights))
     best, widest = at, loss.look(at).relative_gap
     for _ in range(rounds):
