@@ -14,7 +14,9 @@ from headcount.compiler import max_search
 from headcount.compiler.certificate import table_hash
 from headcount.compiler.compile import compile
 from headcount.compiler.descent import Descended, start
-from headcount.compiler.max_search import MaxSearch, levels_of
+from headcount.compiler.head_counts import levels_of
+from headcount.compiler.layout import Layout
+from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.search import Attempt
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
@@ -22,7 +24,7 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph, random_graph
 
-REAL = max_search.descend
+REAL = max_search.descend_in_stages
 Calls = list[tuple[float, tuple[int, ...], int]]
 
 
@@ -43,15 +45,13 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
     def watch(passes: Callable[[float], bool]) -> Calls:
         calls: Calls = []
 
-        def descend(
-            problem: WhitenedProblem, widths: tuple[int, ...], trials: int, seed: int, *rest: Any
-        ) -> Descended:
-            calls.append((problem.level, widths, seed))
+        def descend(problem: WhitenedProblem, layout: Layout, seed: int, *rest: Any) -> Descended:
+            calls.append((problem.level, layout.widths, seed))
             if passes(problem.level):
-                return REAL(problem, widths, trials, seed, *rest)
-            return Descended(start(problem, widths, 1, seed), -1.0, 5, 1)
+                return REAL(problem, layout, seed, *rest)
+            return Descended(start(problem, layout.widths, 1, seed), -1.0, 5, 1)
 
-        monkeypatch.setattr(max_search, "descend", descend)
+        monkeypatch.setattr(max_search, "descend_in_stages", descend)
         return calls
 
     return watch
@@ -126,7 +126,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-@pytest.mark.parametrize("during", ["widen_margin", "certified_weights"])
+@pytest.mark.parametrize("during", ["widen_in_stages", "certified_weights"])
 @pytest.mark.parametrize("budget", [8, None])
 def test_weights_that_separate_survive_an_interruption(
     during: str, budget: int | None, monkeypatch: pytest.MonkeyPatch
@@ -253,7 +253,7 @@ def files(tmp_path: Any) -> None:
 def test_the_command_refuses_before_it_searches(
     words: tuple[str, ...], said: str, files: None, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(max_search, "descend", interrupted)
+    monkeypatch.setattr(max_search, "descend_in_stages", interrupted)
     code, _, err = command("compile", "graph.csv", "table.npy", *words)
     assert code == 2
     assert said in err

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headcount.compiler import pair_loss
 from headcount.compiler.descent import start
+from headcount.compiler.layout import Layout
 from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.quasi_newton import Memory, minimise
 from headcount.compiler.staged_descent import Stages, descend_in_stages, widen_in_stages
@@ -21,12 +22,22 @@ from headcount.problem.makers import permutation_graph, random_graph
 CPU = torch.device("cpu")
 
 
+def matrices(loss: PairLoss, at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """W_Q and W_K of all heads, each head's key looked up."""
+    layout, (rank, width) = loss.layout, loss.matrix
+    queries = at[: layout.heads * rank * width].view(layout.heads, rank, width)
+    keys = at[layout.heads * rank * width : loss.parameters].view(layout.keys, rank, width)
+    return queries, torch.stack(
+        [keys[k * layout.keys // layout.heads] for k in range(layout.heads)]
+    )
+
+
 def plain_loss(
     loss: PairLoss, at: torch.Tensor, margin: float, temperature: float, weight: torch.Tensor
 ) -> torch.Tensor:
     """The loss as its definition reads: all scores at once, in float64, no tiles."""
     problem, items = loss.problem, loss.problem.items
-    queries, keys = at[: loss.parameters].view(loss.shape)
+    queries, keys = matrices(loss, at)
     points = problem.points.double()
     scores = (points @ queries) @ (points @ keys).mT
     levels = at[loss.parameters :] if loss.top else at.new_full((items,), problem.level)
@@ -45,18 +56,19 @@ def plain_loss(
 @given(
     top=st.booleans(),
     soft=st.booleans(),
-    widths=st.sampled_from([(3,), (2, 1), (3, 3, 2)]),
+    shape=st.sampled_from([((3,), None), ((2, 1), None), ((3, 3, 2), None), ((3, 3, 2, 2), 2)]),
     level=st.sampled_from([1.0, -1.0]),
     seed=st.integers(0, 1000),
     tile=st.sampled_from([1, 64, 2**18]),
 )
-def test_loss_and_slope_are_those_of_the_definition(top, soft, widths, level, seed, tile):
+def test_loss_and_slope_are_those_of_the_definition(top, soft, shape, level, seed, tile):
+    widths, kv_heads = shape
     graph = random_graph(20, 31, seed=seed)
     problem = WhitenedProblem.of(graph, gaussian_embeddings(20, 6, seed=seed), level, CPU)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(pair_loss._TILE, "cpu", tile)
         patch.setattr(pair_loss, "_ROWS", 3)
-        loss = PairLoss(problem, widths, top)
+        loss = PairLoss(problem, Layout(widths, top, kv_heads))
     at = loss.start(start(problem, widths, 1, seed))
     if top:
         at[loss.parameters :] += 0.2 * torch.randn(
@@ -73,7 +85,8 @@ def test_loss_and_slope_are_those_of_the_definition(top, soft, widths, level, se
     double = at.double().requires_grad_()
     wanted = plain_loss(loss, double, 0.4, temperature, weight)
     (slope,) = torch.autograd.grad(wanted, double)
-    got, got_slope = loss.value_and_slope(at, 0.4, temperature)
+    got, got_slope, exact = loss.value_and_slope(at, 0.4, temperature)
+    assert exact == (found.gap > 0)
     assert got == pytest.approx(wanted.item(), rel=1e-4)
     torch.testing.assert_close(got_slope.double(), slope, rtol=1e-3, atol=1e-3)
 
@@ -82,9 +95,9 @@ def test_a_look_counts_what_is_wrong_and_finds_the_gap():
     graph = Graph.from_edges(9, [(0, 3), (0, 4), (2, 2), (8, 1)])
     problem = WhitenedProblem.of(graph, gaussian_embeddings(9, 4, seed=2), 1.0, CPU)
     for top in (False, True):
-        loss = PairLoss(problem, (2, 1), top)
+        loss = PairLoss(problem, Layout((2, 1), top))
         at = loss.start(start(problem, (2, 1), 1, 5))
-        queries, keys = problem.points @ at[: loss.parameters].view(loss.shape)
+        queries, keys = (problem.points @ part for part in matrices(loss, at))
         scores = queries @ keys.mT
         best = scores.amax(0)
         edge = torch.zeros(9, 9, dtype=torch.bool)
@@ -126,10 +139,11 @@ def test_minimise_reaches_the_minimum_of_a_smooth_function():
     scale = torch.tensor([1.0, 30.0, 400.0], dtype=torch.float64)
 
     def function(at):
-        return float((scale * (at - 1) ** 2).sum()), 2 * scale * (at - 1)
+        value = float((scale * (at - 1) ** 2).sum())
+        return value, 2 * scale * (at - 1), value < 1e-12
 
     at = torch.zeros(3, dtype=torch.float64)
-    at = minimise(function, at + 5, Memory.like(at), 60, 1e-12, lambda: True)
+    at = minimise(function, at + 5, Memory.like(at), 60, lambda: True)
     torch.testing.assert_close(at, torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-5)
 
 
@@ -138,11 +152,12 @@ def test_a_descent_is_exact_and_widening_keeps_it_so(top):
     problem = WhitenedProblem.of(
         permutation_graph(48, seed=1), gaussian_embeddings(48, 16, seed=1), 1.0, CPU
     )
-    found = descend_in_stages(problem, (5, 5), top, 0, Stages())
+    layout = Layout((5, 5), top)
+    found = descend_in_stages(problem, layout, 0, Stages())
     assert found.gap > 0
-    loss = PairLoss(problem, (5, 5), top)
+    loss = PairLoss(problem, layout)
     before = loss.look(loss.start(found.weights)).relative_gap
-    wide = widen_in_stages(problem, found.weights, (5, 5), top, lambda: True, 0.9, 6)
+    wide = widen_in_stages(problem, found.weights, layout, lambda: True, 0.9, 6)
     after = loss.look(loss.start(wide))
     assert after.relative_gap > before > 0
     assert after.gap > 0
@@ -150,6 +165,6 @@ def test_a_descent_is_exact_and_widening_keeps_it_so(top):
 
 def test_a_descent_ends_when_told_to():
     problem = WhitenedProblem.of(permutation_graph(32), gaussian_embeddings(32, 4), 1.0, CPU)
-    found = descend_in_stages(problem, (1,), False, 0, Stages(), lambda steps, best: steps < 7)
+    found = descend_in_stages(problem, Layout((1,)), 0, Stages(), lambda steps, best: steps < 7)
     assert found.steps == 7
     assert found.gap < 0

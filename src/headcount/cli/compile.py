@@ -42,6 +42,9 @@ def compile(
     heads: Annotated[
         int | None, typer.Option(help="h.", show_default="the best that is found")
     ] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Keys g that heads share; g divides h.", show_default="h")
+    ] = None,
     margin: Annotated[
         float | None, typer.Option(help="The least margin to accept, as a share of τ.")
     ] = None,
@@ -69,7 +72,9 @@ def compile(
     """Find the smallest weights that decide every pair of a graph correctly, and certify them.
 
     The certificate is a verification of all pairs, so the weights are correct in
-    every context. Ctrl-C ends the search with the best weights so far.
+    every context. Without --budget the first weights have an ample one, and
+    smaller ones follow while there is time. --out is written whenever smaller
+    weights are found, so nothing is lost when the search is ended.
 
     With --bits the weights are on a grid, one scale for each matrix of each
     head, and are verified after rounding. With --variant softmax the
@@ -117,10 +122,10 @@ def compile(
             variant=variant.value,
             context_length=context_length,
             decide=decide.value,
+            kv_heads=kv_heads,
+            improved=None if out is None else lambda found: found.save(out),
         )
     seconds = time.monotonic() - began
-    if out is not None:
-        found.save(out)
     account = bit_account(found.weights, read, bits) if bits is not None else {}
     emit(_result(found, read, seconds, out, json) | account, json, _title(found))
 
@@ -144,6 +149,7 @@ def _result(
     return {
         "budget": found.weights.budget,
         "heads": found.weights.heads,
+        **({"kv_heads": found.weights.kv_heads} if found.weights.kv_heads < len(widths) else {}),
         **({"key_dim": widths[0]} if len(set(widths)) == 1 else {"widths": list(widths)}),
         "margin": certificate.margin,
         "relative_margin": certificate.relative_margin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.quantized_search import QuantizedSearch
@@ -29,12 +30,16 @@ def compile(
     variant: str = "max",
     context_length: int | None = None,
     decide: str = "threshold",
+    improved: Callable[[Compiled], None] | None = None,
+    kv_heads: int | None = None,
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` correctly, with a certificate.
 
     With `budget`: weights of at most that D_K. Without: the smallest D_K that the search reaches.
-    `margin` is the least γ/|τ| to accept, `time_limit` is in seconds. Ctrl-C ends a search with the
-    best weights so far. Raises `NoSolution`, which says how far it got, when nothing was certified.
+    It begins with an ample budget, so the first weights come soon, and goes on with smaller ones
+    while there is time; `improved` is called with all that are found on the way. `margin` is the
+    least γ/|τ| to accept, `time_limit` is in seconds. Ctrl-C ends a search with the best weights so
+    far. Raises `NoSolution`, which says how far it got, when nothing was certified.
 
     With `bits` the weights are on a grid of that many bits, and are certified after rounding. With
     `variant="softmax"` they are read by softmax over contexts of `context_length` items, and
@@ -42,7 +47,8 @@ def compile(
 
     With `decide="top"` no threshold takes part: every target scores above every other item of its
     row, hence is the top of the row in every context that holds it. A target is not compared with
-    another target, and items without targets are not judged.
+    another target, and items without targets are not judged. With `kv_heads` g the heads share g
+    keys; their number is a multiple of g.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> from headcount.problem.embeddings import gaussian_embeddings
@@ -50,7 +56,8 @@ def compile(
     >>> found.weights.budget, found.certificate.margin > 0
     (6, True)
     """
-    options = {} if progress is None else {"progress": progress}
+    given = {"progress": progress, "improved": improved}
+    options: dict[str, Any] = {name: call for name, call in given.items() if call is not None}
     request = CompileRequest(
         graph=graph,
         table=table_for(graph, table),
@@ -64,6 +71,7 @@ def compile(
         variant=variant,
         context_length=context_length,
         decide=decide,
+        kv_heads=kv_heads,
         **options,
     )
     require_possible(request.graph, request.table, request.top)

@@ -1,27 +1,39 @@
-"""Where a search looks: head counts for a budget, and the first budget (docs/compiler.md)."""
+"""Where a search looks: head counts, the first budget, signs of τ (docs/compiler.md)."""
 
 from __future__ import annotations
 
 import math
 
+from torch import Tensor
+
 from headcount.compiler.whitened import WhitenedProblem
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
 
 _LOAD = 2.0  # edges a head holds best, in units of the table's rank
 _BITS = 1.7  # bits per key–query parameter that a search begins with
 
 
-def widths_of(budget: int, heads: int, rank: int) -> tuple[int, ...]:
+def widths_of(budget: int, heads: int, rank: int, kv_heads: int | None = None) -> tuple[int, ...]:
     """The budget shared as evenly as possible; more width than the table's rank gains nothing.
 
-    >>> widths_of(10, 3, rank=16)
-    (4, 3, 3)
+    Heads that share a key have one width, so that some of the budget may be left.
+
+    >>> widths_of(10, 3, rank=16), widths_of(11, 4, rank=16, kv_heads=2)
+    ((4, 3, 3), (3, 3, 2, 2))
     """
-    share, rest = divmod(budget, heads)
-    return tuple(min(rank, share + (head < rest)) for head in range(heads))
+    groups = kv_heads or heads
+    sharing = heads // groups
+    share, rest = divmod(budget // sharing, groups)
+    return tuple(
+        min(rank, share + (group < rest)) for group in range(groups) for _ in range(sharing)
+    )
 
 
-def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> list[int]:
-    """Head counts worth a try, best first: about 2·rank edges per head."""
+def head_counts(
+    problem: WhitenedProblem, budget: int, heads: int | None, kv_heads: int | None = None
+) -> list[int]:
+    """Head counts worth a try, best first: about 2·rank edges per head, a multiple of the keys."""
     if heads is not None:
         return [heads]
     if problem.level < 0:  # a non-edge must then be pushed below τ by every head
@@ -31,7 +43,11 @@ def head_counts(problem: WhitenedProblem, budget: int, heads: int | None) -> lis
         wanted = [round(ideal), math.ceil(1.4 * ideal), math.floor(0.7 * ideal)]
     # Fewer heads than this could not use the budget: none is wider than the rank.
     least = -(-budget // problem.rank) if problem.level > 0 else 1
-    return list(dict.fromkeys(min(budget, max(1, least, count)) for count in wanted))
+    counts = (min(budget, max(1, least, count)) for count in wanted)
+    if kv_heads is not None:
+        most = budget // kv_heads
+        counts = (kv_heads * min(most, max(1, round(count / kv_heads))) for count in counts)
+    return list(dict.fromkeys(counts))
 
 
 def first_budget(items: int, edges: int, rank: int) -> int:
@@ -49,3 +65,11 @@ def log2_choices(pairs: int, edges: int) -> float:
     """
     ways = math.lgamma(pairs + 1) - math.lgamma(edges + 1) - math.lgamma(pairs - edges + 1)
     return ways / math.log(2)
+
+
+def levels_of(graph: Graph, table: Float[Tensor, "items d_model"]) -> tuple[float, ...]:
+    """Signs of τ, the likelier first; the scores of a zero row are 0, so its pairs fix the sign."""
+    zero = (~table.any(1)).nonzero().flatten().tolist()
+    if zero:
+        return (-1.0,) if graph.has_edges(zero[:1], zero[:1])[0] else (1.0,)
+    return (-1.0, 1.0) if 2 * graph.edges > graph.items**2 else (1.0, -1.0)

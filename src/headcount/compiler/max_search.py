@@ -5,36 +5,34 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cached_property
-
-import torch
-from torch import Tensor
+from typing import NamedTuple
 
 from headcount.attention.key_query import KeyQuery
 from headcount.compiler.certificate import Certificate, certify
 from headcount.compiler.descent import Descended, Schedule, descend
-from headcount.compiler.head_counts import first_budget, head_counts, widths_of
+from headcount.compiler.head_counts import first_budget, head_counts, levels_of, widths_of
+from headcount.compiler.last_resort import one_head_per_edge
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Weights
 from headcount.compiler.polish import certified_weights, widen_margin
 from headcount.compiler.request import CompileRequest
-from headcount.compiler.search import Attempt, WeightSearch
+from headcount.compiler.search import Attempt, WeightSearch, in_words
 from headcount.compiler.staged_descent import Stages, descend_in_stages, widen_in_stages
 from headcount.compiler.whitened import WhitenedProblem
-from headcount.problem.graph import Graph
-from headcount.shapes import Float
-from headcount.threads import torch_threads
+from headcount.threads import denormals_flushed, torch_threads
 
 _ROUNDS = 4  # at a given budget, without a time limit
-_GROWTH = 1.25  # of the budgets tried, until one is reached
-_GIVE_UP = 16  # the search ends at this many times its first budget
+_AMPLE = 4  # the first budget tried, in units of the estimate; quickly reached as a rule
+_GIVE_UP = 32  # budgets of this many times the estimate are not tried
+_MOST_HEADS = 2**14  # beyond so many edges one head for each takes too long to verify
 # Scores of all trials and heads in one descent; twice as many in every round.
 _TOGETHER = {"cpu": 2**18, "cuda": 2**25}
 _TRIALS = 8
 _HASTY = 160  # steps of round 0, enough where the budget is ample
 _STEPS = 400  # of round 1; 1.5 times as many in every later round
-_SMALL = 2**18  # scores of all trials and heads up to which one thread is used
+_SMALL = 2**22  # scores of all trials and heads up to which one thread is used
 _STAGES = 16  # of round 0; 1.5 times as many in every later round
 _WIDENINGS = 6  # rounds in which a margin is widened
 _LINE = 20  # steps between two lines of progress
@@ -42,6 +40,14 @@ _ENOUGH = 0.5  # relative margin beyond which weights are not polished
 _POLISH = 60  # steps
 _LARGE = 1024  # items from which a step takes seconds
 _SPARSE = 0.25  # share of the pairs below which edges hardly ever need a negative τ
+
+
+class Outcome(NamedTuple):
+    """How close a descent came."""
+
+    wrong: int
+    steps: int
+    gap: float | None
 
 
 class MaxSearch(WeightSearch):
@@ -60,8 +66,9 @@ class MaxSearch(WeightSearch):
 
     @property
     def _staged(self) -> bool:
-        """Whether L-BFGS descends, which is quicker than Levenberg–Marquardt on small tables."""
-        return self.request.top
+        """Whether L-BFGS descends: quicker than Levenberg–Marquardt on a CPU, and more general."""
+        special = self.request.top or self.request.kv_heads is not None
+        return special or self.problem.points.device.type == "cpu"
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table)
@@ -76,28 +83,59 @@ class MaxSearch(WeightSearch):
             rounds = range(_ROUNDS) if math.isinf(self.deadline) else itertools.count()
         for number in rounds:
             for level in self.levels if both or number == 1 else self.levels[:1]:
-                counts = head_counts(self.problem.at(level), budget, self.request.heads)
+                given = self.request.heads, self.request.kv_heads
+                counts = head_counts(self.problem.at(level), budget, *given)
                 for heads in counts if number else counts[:1]:
                     if not self.in_time():
                         return False
-                    if self._succeeds(level, widths_of(budget, heads, self.problem.rank), number):
+                    widths = widths_of(budget, heads, self.problem.rank, given[1])
+                    if self._succeeds(level, self._layout(widths), number):
                         self.levels = (level,)
                         return True
         return False
 
     def minimise(self) -> None:
-        """Grow until a budget is reached, then shrink, hastily at first and patiently at last."""
-        graph, floor = self.request.graph, self.request.heads or 1
-        first = max(floor, first_budget(graph.items, graph.edges, self.problem.rank))
-        sparse = graph.edges < _SPARSE * graph.items**2
-        budget = first
-        while self.in_time() and not self.reach(budget, [0], both=budget > first and not sparse):
-            if budget >= _GIVE_UP * first:
-                self.reach(budget, [1])
-                break
-            budget = math.ceil(_GROWTH * budget)
+        """An ample budget first, then smaller ones: hastily at first and patiently at last."""
+        graph, floor = self.request.graph, self.request.heads or self.request.kv_heads or 1
+        guess = max(floor, first_budget(graph.items, graph.edges, self.problem.rank))
+        self._find_any(guess)
+        self._halve_the_distance(guess)
         for number in range(_ROUNDS - 1):
             self._shrink(floor, number)
+
+    def _find_any(self, guess: int) -> None:
+        """Double an ample budget until one is reached, in half the time; else a head per edge."""
+        sparse = self.request.graph.edges < _SPARSE * self.request.graph.items**2
+        end = self.deadline
+        self.deadline = min(end, time.monotonic() + (end - time.monotonic()) / 2)
+        budget = first = _AMPLE * guess
+        while self.in_time() and not self.reach(budget, [0], both=budget > first and not sparse):
+            if budget >= _GIVE_UP * guess:
+                self.reach(budget, [1])
+                break
+            budget *= 2
+        self.deadline = end
+        if self.best is None and not self.stopped:
+            self._one_head_per_edge()
+
+    def _one_head_per_edge(self) -> None:
+        edges = self.request.graph.edges
+        asked = {self.request.heads, self.request.kv_heads}
+        if not asked <= {None, edges} or edges > _MOST_HEADS:
+            return
+        begun, layout = time.monotonic(), self._layout((1,) * edges)
+        certified = self._certified(self.problem, one_head_per_edge(self.problem), layout)
+        self._settle(layout.widths, certified, Outcome(1, 0, None), begun)
+
+    def _halve_the_distance(self, guess: int) -> None:
+        """Between the best budget and one that is out of reach, or seems to be."""
+        low = guess - 1
+        while self.best is not None and self.in_time():
+            middle = (self.best[0].budget + low) // 2
+            if self.best[0].budget - low <= max(1, low // 8):
+                return
+            if not self.reach(middle, [0]):
+                low = middle
 
     def _shrink(self, floor: int, number: int) -> None:
         """Go down by an eighth (less in later rounds), and by half as much after every failure."""
@@ -109,42 +147,64 @@ class MaxSearch(WeightSearch):
             if budget < floor or not self.reach(budget, [number]):
                 stride //= 2
 
-    def _succeeds(self, level: float, widths: tuple[int, ...], number: int) -> bool:
+    def _layout(self, widths: tuple[int, ...]) -> Layout:
+        return Layout(widths, self.request.top, self.request.kv_heads)
+
+    def _succeeds(self, level: float, layout: Layout, number: int) -> bool:
         """A descent, unless the same one has failed before.
 
         Budgets give the same widths once heads are as wide as the table's rank.
         """
-        if (level, widths, number) in self._tried:
+        if (level, layout.widths, number) in self._tried:
             return False
-        self._tried.add((level, widths, number))
-        return self._descend(level, widths, number)
+        self._tried.add((level, layout.widths, number))
+        return self._descend(level, layout, number)
 
-    def _descend(self, level: float, widths: tuple[int, ...], number: int) -> bool:
+    def _descend(self, level: float, layout: Layout, number: int) -> bool:
         problem, begun = self.problem.at(level), time.monotonic()
-        scores = len(widths) * problem.items**2  # of one trial
+        scores = layout.heads * problem.items**2  # of one trial
         fitting = (_TOGETHER[problem.points.device.type] << min(number, 3)) // scores
-        trials = max(1, min(_TRIALS, fitting)) if number else 1
+        trials = max(1, min(_TRIALS, fitting)) if number and not self._staged else 1
         with torch_threads(1 if trials * scores <= _SMALL else None):
-            found = self._best_trial(problem, widths, trials, number)
-            certified = self._polished(problem, widths, found.weights) if found.gap > 0 else None
+            found = self._best_trial(problem, layout, trials, number)
+            certified = self._polished(problem, layout, found.weights) if found.gap > 0 else None
+        return self._settle(
+            layout.widths, certified, Outcome(found.wrong, found.steps, found.gap), begun
+        )
+
+    def _settle(
+        self,
+        widths: tuple[int, ...],
+        certified: tuple[KeyQuery, Certificate] | None,
+        outcome: Outcome,
+        begun: float,
+    ) -> bool:
+        """Log an attempt, and keep its weights if their margin is wide enough."""
         margin = certified[1].relative_margin if certified else None
         wide_enough = margin is not None and margin >= self.request.margin
-        if certified and wide_enough:
-            self.accept(*certified)
-        wrong, seconds = 0 if certified else max(found.wrong, 1), time.monotonic() - begun
-        said = f"{found.wrong} violations"
+        wrong, seconds = 0 if certified else max(outcome.wrong, 1), time.monotonic() - begun
+        said = f"{outcome.wrong} violations"
         if margin is not None:
             said = f"exact, relative margin {margin:.3g}"
         self.record(
             Attempt(
-                sum(widths), widths, wide_enough, wrong, margin, found.steps, seconds, found.gap
+                sum(widths),
+                widths,
+                wide_enough,
+                wrong,
+                margin,
+                outcome.steps,
+                seconds,
+                outcome.gap,
             ),
             f"{in_words(widths)}: {said}, {seconds:.1f} s",
         )
+        if certified and wide_enough:
+            self.accept(*certified)
         return wide_enough
 
     def _best_trial(
-        self, problem: WhitenedProblem, widths: tuple[int, ...], trials: int, number: int
+        self, problem: WhitenedProblem, layout: Layout, trials: int, number: int
     ) -> Descended:
         """The outcome of a descent; after Ctrl-C the best trial that it had."""
         latest = None
@@ -153,21 +213,18 @@ class MaxSearch(WeightSearch):
             nonlocal latest
             latest = best
             if best is not None and step % _LINE == 0:
-                self.request.progress(
-                    f"{in_words(widths)}: step {step}, {best.wrong} violations, gap {best.gap:.3g}"
-                )
+                closest = f"{best.wrong} violations, gap {best.gap:.3g}"
+                self.report(f"{in_words(layout.widths)}: step {step}, {closest}")
             return self.in_time()
 
-        schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
         seed = self.request.seed + 1000 * number
         try:
-            with _denormals_flushed():
+            with denormals_flushed():
                 if self._staged:
                     stages = Stages(int(_STAGES * 1.5**number))
-                    return descend_in_stages(
-                        problem, widths, self.request.top, seed, stages, keep_on
-                    )
-                return descend(problem, widths, trials, seed, schedule, keep_on)
+                    return descend_in_stages(problem, layout, seed, stages, keep_on)
+                schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
+                return descend(problem, layout.widths, trials, seed, schedule, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
             if latest is None:
@@ -175,25 +232,34 @@ class MaxSearch(WeightSearch):
             return latest
 
     def _polished(
-        self, problem: WhitenedProblem, widths: tuple[int, ...], weights: Weights
+        self, problem: WhitenedProblem, layout: Layout, weights: Weights
     ) -> tuple[KeyQuery, Certificate] | None:
         """Certified with a wider margin; after Ctrl-C certified as they are."""
-        given = self.request.graph, self.request.table
-        steps = _POLISH if problem.items <= _LARGE else _POLISH // 6
-        enough = max(_ENOUGH, self.request.margin)
         try:
-            with _denormals_flushed():
-                if self._staged:
-                    rounds = _WIDENINGS if problem.items <= _LARGE else _WIDENINGS // 3
-                    wide = widen_in_stages(
-                        problem, weights, widths, self.request.top, self.in_time, enough, rounds
-                    )
-                else:
-                    wide = widen_margin(problem, weights, self.in_time, enough, steps)
-            return certified_weights(problem, wide, widths, *given, self.request.top)
+            with denormals_flushed():
+                wide = self._widened(problem, layout, weights)
+            return self._certified(problem, wide, layout)
         except KeyboardInterrupt:
             self.stopped = True
-            return certified_weights(problem, weights, widths, *given, self.request.top)
+            return self._certified(problem, weights, layout)
+
+    def _widened(self, problem: WhitenedProblem, layout: Layout, weights: Weights) -> Weights:
+        large, enough = problem.items > _LARGE, max(_ENOUGH, self.request.margin)
+        if self._staged:
+            rounds = _WIDENINGS // 3 if large else _WIDENINGS
+            return widen_in_stages(problem, weights, layout, self.in_time, enough, rounds)
+        steps = _POLISH // 6 if large else _POLISH
+        return widen_margin(problem, weights, self.in_time, enough, steps)
+
+    def _certified(
+        self, problem: WhitenedProblem, weights: Weights, layout: Layout
+    ) -> tuple[KeyQuery, Certificate] | None:
+        """Certified if exact; the time that takes is kept free before the deadline from now on."""
+        begun = time.monotonic()
+        given = self.request.graph, self.request.table
+        certified = certified_weights(problem, weights, layout, *given)
+        self.reserved = time.monotonic() - begun
+        return certified
 
     def how_far(self) -> str:
         tried, when = self.frontier, self._when()
@@ -224,31 +290,3 @@ class MaxSearch(WeightSearch):
         if self.stopped:
             return " before the interruption"
         return "" if self.in_time() else " in time"
-
-
-def in_words(widths: tuple[int, ...]) -> str:
-    """D_K and the number of heads, for a line of progress.
-
-    >>> in_words((4, 3))
-    'D_K = 7 in 2 heads'
-    """
-    return f"D_K = {sum(widths)} in {len(widths)} head{'s' if len(widths) > 1 else ''}"
-
-
-def levels_of(graph: Graph, table: Float[Tensor, "items d_model"]) -> tuple[float, ...]:
-    """Signs of τ, the likelier first; the scores of a zero row are 0, so its pairs fix the sign."""
-    zero = (~table.any(1)).nonzero().flatten().tolist()
-    if zero:
-        return (-1.0,) if graph.has_edges(zero[:1], zero[:1])[0] else (1.0,)
-    return (-1.0, 1.0) if 2 * graph.edges > graph.items**2 else (1.0, -1.0)
-
-
-@contextmanager
-def _denormals_flushed() -> Iterator[None]:
-    """Keep vanishing violations from slowing the CPU down; the setting is restored afterwards."""
-    before = bool((torch.tensor([2.0**-126]) * 0.5 == 0).all())
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)

@@ -11,12 +11,15 @@ non-edge's violation before clamping, and the products that give the slopes sum 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from headcount.attention.key_query import per_head
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Weights, shared
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
@@ -63,17 +66,19 @@ class Look:
 
 
 class PairLoss:
-    """The loss of one problem in heads of the given widths, as a function of one flat vector.
+    """The loss of one problem in heads of a given layout, as a function of one flat vector.
 
-    The vector holds W_Q and W_K in whitened coordinates, and the rows' levels where `top`.
+    The vector holds W_Q and W_K in whitened coordinates, a shared key once, and the rows' levels
+    where rows are decided by their top.
     """
 
-    def __init__(self, problem: WhitenedProblem, widths: tuple[int, ...], top: bool) -> None:
-        self.problem, self.top = problem, top
-        self.shape = (2, len(widths), problem.rank, max(widths))
-        self.parameters = 2 * len(widths) * problem.rank * max(widths)
+    def __init__(self, problem: WhitenedProblem, layout: Layout) -> None:
+        self.problem, self.layout, self.top = problem, layout, layout.top
+        self.matrix = problem.rank, max(layout.widths)
+        self.sizes = [count * math.prod(self.matrix) for count in (layout.heads, layout.keys)]
+        self.parameters = sum(self.sizes)
         points, items = problem.points, problem.items
-        height = max(_ROWS, _TILE[points.device.type] // (len(widths) * items))
+        height = max(_ROWS, _TILE[points.device.type] // (layout.heads * items))
         self.height = min(items, height)
         tops = torch.arange(0, items + self.height, self.height).to(problem.sources)
         bounds = torch.searchsorted(problem.sources, tops).tolist()
@@ -85,21 +90,22 @@ class PairLoss:
             (slice(None), problem.sources[few] - rows.start, problem.targets[few])
             for rows, few in self.blocks
         ]
-        self._buffer = points.new_empty(len(widths) * self.height * items)
+        self._buffer = points.new_empty(layout.heads * self.height * items)
         self.edge_weight = points.new_ones(problem.edges)
         self._pressed = problem.sources.new_empty(0), points.new_empty(0)  # places, weights
         self._pressed_in = [slice(0, 0)] * len(self.blocks)
 
     def start(self, weights: Weights) -> Float[Tensor, " parameters"]:
-        """The vector of given weights, all levels equal."""
-        parts = [weights.queries.flatten(), weights.keys.flatten()]
+        """The vector of given weights, all levels equal; heads that share take the first key."""
+        parts = [weights.queries.flatten(), weights.keys[0, :: self.layout.sharing].flatten()]
         if self.top:
             parts.append(parts[0].new_full((self.problem.items,), self.problem.level))
         return torch.cat(parts)
 
     def weights(self, at: Float[Tensor, " parameters"]) -> Weights:
-        queries, keys = at[: self.parameters].view(self.shape)
-        return Weights(queries[None], keys[None])
+        """Weights with a key for each head, equal where heads share."""
+        queries, keys = self._matrices(at)
+        return Weights(queries[None], per_head(keys, self.layout.heads)[None])
 
     def scaled(self, at: Float[Tensor, " parameters"], factor: float) -> Tensor:
         """Scores, and with them the levels, times `factor`."""
@@ -124,17 +130,21 @@ class PairLoss:
 
     def value_and_slope(
         self, at: Float[Tensor, " parameters"], margin: float, temperature: float
-    ) -> tuple[float, Float[Tensor, " parameters"]]:
+    ) -> tuple[float, Float[Tensor, " parameters"], bool]:
+        """The loss, its slope, and whether the point is exact."""
         problem = self.problem
         queries, keys, levels = self._projected(at)
         wanted = levels[problem.sources] + margin
-        short = (wanted - _edge_scores(problem, queries, keys)).clamp_min_(0)
+        scores = _edge_scores(problem, queries, keys)
+        short = (wanted - scores).clamp_min_(0)
         cost, share = shared(short.square()[None], temperature)
         loss = (self.edge_weight * cost[0]).sum()
         pull = share[0].mul_(short).mul_(self.edge_weight)
         query, key = self._extended(queries, keys, margin - levels)
         query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
+        over = torch.empty_like(levels)  # how far a row's non-edges exceed its level less μ
         for n, (rows, few, excess) in enumerate(self._violations(query, key)):
+            over[rows] = excess.amax((0, 2))
             flat = excess.view(-1)
             loss += torch.dot(flat, flat)
             if (pressed := self._pressed_in[n]).stop > pressed.start:
@@ -142,14 +152,15 @@ class PairLoss:
             excess[self._places[n]] = -pull[:, few]
             torch.bmm(excess, key, out=query_slope[:, rows])
             key_slope += excess.mT @ query[:, rows]
-        slope = torch.empty_like(at)
-        parts = slope[: self.parameters].view(self.shape)
-        for part, found in zip(parts, (query_slope, key_slope), strict=True):
-            torch.matmul(2 * problem.points.T, found[:, :, :-1], out=part)
+        if self.layout.sharing > 1:
+            key_slope = key_slope.unflatten(0, (-1, self.layout.sharing)).sum(1)
+        slope, across = torch.empty_like(at), 2 * problem.points.T
+        for part, found in zip(self._matrices(slope), (query_slope, key_slope), strict=True):
+            torch.matmul(across, found[:, :, :-1], out=part)
         if self.top:
             by_row = -2 * query_slope[:, :, -1].sum(0)
             slope[self.parameters :] = by_row - by_row.mean()
-        return float(loss), slope
+        return float(loss), slope, self._separates(scores.amax(0), levels, over - margin)
 
     def look(self, at: Float[Tensor, " parameters"]) -> Look:
         """One pass without a slope."""
@@ -185,8 +196,26 @@ class PairLoss:
         bounds = [0, *torch.searchsorted(every, ends).tolist()]
         self._pressed_in = [slice(*pair) for pair in itertools.pairwise(bounds)]
 
+    def _separates(
+        self,
+        best: Float[Tensor, " edges"],
+        levels: Float[Tensor, " items"],
+        over: Float[Tensor, " items"],
+    ) -> bool:
+        """Whether edges exceed non-edges: all of them, or those of the same row."""
+        lead = best - levels[self.problem.sources]
+        if self.top:
+            return bool((lead > over[self.problem.sources]).all())
+        return bool(lead.min() > over.max())
+
+    def _matrices(self, at: Float[Tensor, " parameters"]) -> tuple[Tensor, Tensor]:
+        """W_Q and W_K as parts of the vector: [heads, rank, d_k] and [keys, rank, d_k]."""
+        queries, keys = at[: self.parameters].split(self.sizes)
+        return queries.view(-1, *self.matrix), keys.view(-1, *self.matrix)
+
     def _projected(self, at: Tensor) -> tuple[Tensor, Tensor, Float[Tensor, " items"]]:
-        queries, keys = self.problem.points @ at[: self.parameters].view(self.shape)
+        queries, keys = (self.problem.points @ part for part in self._matrices(at))
+        keys = per_head(keys, self.layout.heads)
         if self.top:
             return queries, keys, at[self.parameters :]
         return queries, keys, at.new_full((self.problem.items,), self.problem.level)

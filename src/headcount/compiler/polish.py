@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Objective, Pressure, Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError
@@ -60,23 +62,25 @@ def widen_margin(
 
 
 def unwhitened(
-    problem: WhitenedProblem, weights: Weights, widths: tuple[int, ...], dtype: torch.dtype
+    problem: WhitenedProblem, weights: Weights, layout: Layout, dtype: torch.dtype
 ) -> KeyQuery:
-    """The weights for the table as given, each head scaled so that W_Q and W_K have one norm."""
-    heads = []
-    for head, width in enumerate(widths):
-        query, key = (
-            problem.fold @ part[0, head, :, :width].cpu().double()
-            for part in (weights.queries, weights.keys)
-        )
-        ratio = torch.tensor(1.0)
+    """The weights for the table as given, scaled so that a key and its queries have one norm."""
+    queries, keys = (
+        problem.fold @ part[0].cpu().double() for part in (weights.queries, weights.keys)
+    )
+    keys, sharing = keys[:: layout.sharing].clone(), layout.sharing
+    for group, key in enumerate(keys):
+        asking = slice(group * sharing, (group + 1) * sharing)
+        query = queries[asking]
         if query.any() and key.any():
-            ratio = (_norm(key) / _norm(query)).sqrt()
-        heads.append(((query * ratio).to(dtype), (key / ratio).to(dtype)))
-    return KeyQuery.from_heads(heads, threshold=problem.level)
+            ratio = (_norm(key) / _norm(query) * math.sqrt(sharing)).sqrt()
+            queries[asking], keys[group] = query * ratio, key / ratio
+    return KeyQuery(
+        queries.to(dtype), keys.to(dtype), threshold=problem.level, widths=layout.widths
+    )
 
 
-def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
+def _norm(part: Float[Tensor, "*some d_model key_dim"]) -> Tensor:
     """The norm, without squaring very large or small entries."""
     largest = part.abs().max()
     return largest * (part / largest).norm()
@@ -85,19 +89,18 @@ def _norm(part: Float[Tensor, "d_model key_dim"]) -> Tensor:
 def certified_weights(
     problem: WhitenedProblem,
     weights: Weights,
-    widths: tuple[int, ...],
+    layout: Layout,
     graph: Graph,
     table: Float[Tensor, "items d_model"],
-    top: bool = False,
 ) -> tuple[KeyQuery, Certificate] | None:
     """Undo the whitening, put τ in the middle of the gap, certify: in float32, else in float64.
 
-    Decided by the `top` of a row, weights have a note that says so, and τ is 0 and counts nowhere.
+    Decided by the top of a row, weights have a note that says so, and τ is 0 and counts nowhere.
     """
     for dtype in (torch.float32, torch.float64):
         with suppress(InputError):  # entries too large or too small for this dtype
-            folded = unwhitened(problem, weights, widths, dtype)
-            if top:
+            folded = unwhitened(problem, weights, layout, dtype)
+            if layout.top:
                 noted = replace(folded, threshold=0.0, notes={"decide": "top"})
                 if (found := verify(noted, graph, table)).exact:
                     return noted, Certificate.of(found, noted, graph, table)

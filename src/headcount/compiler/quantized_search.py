@@ -75,7 +75,14 @@ class QuantizedSearch(WeightSearch):
     def _exact_search(self, budget: int | None, seconds: float) -> MaxSearch:
         """The search for weights before rounding, which accepts any margin."""
         return MaxSearch(
-            replace(self.request, budget=budget, margin=0.0, time_limit=seconds, bits=None)
+            replace(
+                self.request,
+                budget=budget,
+                margin=0.0,
+                time_limit=seconds,
+                bits=None,
+                improved=lambda found: None,  # these weights are not rounded yet
+            )
         )
 
     def _compile_and_round(self, budget: int | None, share: float = 1.0) -> KeyQuery:

@@ -22,7 +22,7 @@ _BACKTRACKS = 8
 _FIRST = 0.01  # length of a step along the slope, as a share of the point's norm
 _FLAT = 1e-10  # s·y below this share of y·y says nothing about the curvature
 
-Function = Callable[[Tensor], tuple[float, Tensor]]
+Function = Callable[[Tensor], tuple[float, Tensor, bool]]  # loss, slope, whether it is enough
 
 
 @dataclass
@@ -78,30 +78,29 @@ def minimise(
     at: Float[Tensor, " parameters"],
     memory: Memory,
     iterations: int,
-    enough: float,
     keep_on: Callable[[], bool],
 ) -> Float[Tensor, " parameters"]:
-    """Some iterations from a point, fewer once the loss is below `enough` or no step helps."""
-    loss, slope = function(at)
+    """Some iterations from a point, fewer once a point is good enough or no step helps."""
+    loss, slope, enough = function(at)
     for _ in range(iterations):
-        if loss < enough or not keep_on():
+        if enough or not keep_on():
             break
         direction, rate = memory.direction(slope)
         length = 1.0
         if not memory.order:  # the slope's own length says nothing about how far to go
             length = _FIRST * float(at.norm()) / max(math.sqrt(-rate), 1e-30)
         moved = at + length * direction
-        new_loss, new_slope = function(moved)
+        new_loss, new_slope, enough = function(moved)
         for _ in range(_BACKTRACKS):
-            if new_loss <= loss + _DECREASE * length * rate or not keep_on():
+            if enough or new_loss <= loss + _DECREASE * length * rate or not keep_on():
                 break
             # The minimum of the parabola through both losses, not too near to either end.
             bend = 2 * (new_loss - loss - length * rate)
             best = -rate * length**2 / bend if math.isfinite(bend) and bend > 0 else 0.0
             length = min(max(best, 0.1 * length), 0.5 * length)
             moved = at + length * direction
-            new_loss, new_slope = function(moved)
-        if not new_loss < loss:
+            new_loss, new_slope, enough = function(moved)
+        if not (enough or new_loss < loss):
             break
         memory.keep(moved - at, new_slope - slope)
         at, loss, slope = moved, new_loss, new_slope

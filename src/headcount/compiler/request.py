@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from headcount.attention.shared_keys import require_kv_heads
 from headcount.compiler.grid import check_bits
 from headcount.errors import InputError, NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
 
 
-def _silent(line: str) -> None:
+def _silent(news: object) -> None:
     """Report nothing."""
 
 
@@ -25,7 +27,8 @@ class CompileRequest:
     """One problem for the compiler, as `compile` takes it.
 
     `budget` None asks for the smallest D_K that can be reached. `margin` is the least γ/|τ| to
-    accept. `progress` is called with one line of text at a time.
+    accept. `progress` is called with one line of text at a time, `improved` with every `Compiled`
+    that is smaller than the one before.
     """
 
     graph: Graph
@@ -41,6 +44,8 @@ class CompileRequest:
     variant: str = "max"
     context_length: int | None = None
     decide: str = "threshold"
+    improved: Callable[[Any], None] = _silent
+    kv_heads: int | None = None  # keys that heads share; None: each head has its own
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -70,7 +75,9 @@ class CompileRequest:
     def _check_numbers(self) -> None:
         if self.heads is not None and self.heads < 1:
             raise InputError(f"{self.heads} heads are too few; choose at least 1")
-        least = self.heads or 1
+        if self.kv_heads is not None:
+            self._check_kv_heads(self.kv_heads)
+        least = self.heads or self.kv_heads or 1
         if self.budget is not None and self.budget < least:
             raise InputError(
                 f"a budget of {self.budget} is too small: each head needs at least one column; "
@@ -87,6 +94,17 @@ class CompileRequest:
             )
         if self.bits is not None:
             check_bits(self.bits)
+
+    def _check_kv_heads(self, kv_heads: int) -> None:
+        if kv_heads < 1:
+            raise InputError(f"kv_heads {kv_heads} is too few; choose at least 1")
+        if self.heads is not None:
+            require_kv_heads(self.heads, kv_heads)
+        if self.variant == "softmax" or self.bits is not None:
+            raise InputError(
+                "shared keys are compiled for max, without rounding; leave out kv_heads "
+                "(--kv-heads), or bits (--bits) and variant (--variant)"
+            )
 
     def _check_variant(self) -> None:
         if self.decide not in ("threshold", "top"):

@@ -70,6 +70,7 @@ class WeightSearch(ABC):
         self.frontier: list[Attempt] = []
         self.best: tuple[KeyQuery, Certificate] | None = None
         self.stopped = False  # by Ctrl-C
+        self.reserved = 0.0  # seconds before the deadline that a certificate needs
 
     def run(self) -> Compiled:
         """The best weights found; Ctrl-C ends the search with those found so far."""
@@ -113,23 +114,39 @@ class WeightSearch(ABC):
         """One sentence about the closest attempt, for a search that certified nothing."""
 
     def in_time(self) -> bool:
-        return not self.stopped and time.monotonic() < self.deadline
+        return not self.stopped and time.monotonic() + self.reserved < self.deadline
 
     def reached(self, budget: int) -> bool:
         return self.best is not None and self.best[0].budget <= budget
 
     def accept(self, weights: KeyQuery, certificate: Certificate) -> None:
-        """Keep certified weights if they are smaller than the best so far."""
+        """Keep certified weights if they are smaller than the best so far, and hand them on."""
         if not self.reached(weights.budget):
             self.best = weights, certificate
+            self.request.improved(Compiled(weights, certificate, list(self.frontier)))
 
     def record(self, attempt: Attempt, line: str) -> None:
         """Add an attempt to the log and report it."""
         self.frontier.append(attempt)
-        self.request.progress(line)
+        self.report(line)
+
+    def report(self, line: str) -> None:
+        """One line of progress, with the best budget so far."""
+        best = "" if self.best is None else f"best D_K = {self.best[0].budget}; "
+        self.request.progress(best + line)
 
     def _certified_constant(self, weights: KeyQuery) -> Compiled:
         certificate = self.certify(weights)
         assert certificate is not None
-        attempt = Attempt(1, (1,), True, 0, certificate.relative_margin, 0, 0.0)
-        return Compiled(weights, certificate, [attempt])
+        self.frontier = [Attempt(1, (1,), True, 0, certificate.relative_margin, 0, 0.0)]
+        self.accept(weights, certificate)
+        return Compiled(weights, certificate, self.frontier)
+
+
+def in_words(widths: tuple[int, ...]) -> str:
+    """D_K and the number of heads, for a line of progress.
+
+    >>> in_words((4, 3))
+    'D_K = 7 in 2 heads'
+    """
+    return f"D_K = {sum(widths)} in {len(widths)} head{'s' if len(widths) > 1 else ''}"

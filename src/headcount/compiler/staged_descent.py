@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headcount.compiler.descent import Descended, start
+from headcount.compiler.layout import Layout
 from headcount.compiler.objective import Weights
 from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.quasi_newton import Memory, minimise
@@ -39,15 +40,14 @@ class Stages:
 
 def descend_in_stages(
     problem: WhitenedProblem,
-    widths: tuple[int, ...],
-    top: bool,
+    layout: Layout,
     seed: int,
     stages: Stages,
     keep_on: Callable[[int, Descended | None], bool] = lambda steps, best: True,
 ) -> Descended:
     """Stop at the first exact point; `keep_on(steps, best so far)` is asked at every pass."""
-    loss = PairLoss(problem, widths, top)
-    at = loss.start(start(problem, widths, 1, seed))
+    loss = PairLoss(problem, layout)
+    at = loss.start(start(problem, layout.widths, 1, seed))
     memory = Memory.like(at)
     best: Descended | None = None
     steps = 0
@@ -63,8 +63,7 @@ def descend_in_stages(
         def function(point, margin=margin):
             return loss.value_and_slope(point, margin, stages.softness * margin**2)
 
-        # A wrong pair costs μ² or more, so a smaller loss is exact.
-        at = minimise(function, at, memory, stages.iterations, margin**2, go_on)
+        at = minimise(function, at, memory, stages.iterations, go_on)
         found = loss.look(at)
         if best is None or found.gap > 0 or found.wrong < best.wrong:
             best = Descended(loss.weights(at), found.gap, found.wrong, steps)
@@ -79,14 +78,13 @@ def descend_in_stages(
 def widen_in_stages(
     problem: WhitenedProblem,
     weights: Weights,
-    widths: tuple[int, ...],
-    top: bool,
+    layout: Layout,
     keep_on: Callable[[], bool],
     enough: float,
     rounds: int,
 ) -> Weights:
     """Widen the relative margin of exact weights: each round aims a little beyond the last one."""
-    loss = PairLoss(problem, widths, top)
+    loss = PairLoss(problem, layout)
     at = loss.centred(loss.start(weights))
     best, widest = at, loss.look(at).relative_gap
     for _ in range(rounds):
@@ -94,14 +92,11 @@ def widen_in_stages(
             break
         margin = max(_GROWTH * widest, 1e-3)
         # Centred scores have their level at ±1, so μ is a share of it.
-        at = minimise(
-            lambda point, margin=margin: loss.value_and_slope(point, margin, 0.0),
-            best,
-            Memory.like(best),
-            _WIDENING,
-            0.0,
-            keep_on,
-        )
+
+        def function(point, margin=margin):
+            return (*loss.value_and_slope(point, margin, 0.0)[:2], False)
+
+        at = minimise(function, best, Memory.like(best), _WIDENING, keep_on)
         at = loss.centred(at)
         found = loss.look(at).relative_gap
         if not found > widest:
