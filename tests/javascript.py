@@ -19,8 +19,10 @@ def run_node(modules: list[str], body: str, given: Any, folder: Any) -> Any:
         pytest.skip("node is not installed; the explorer's scripts are not checked")
     script = folder / "script.js"
     script.write_text(
-        f"{joined_script(*modules)}\nconst given = {json.dumps(given)};\n"
-        f"const answer = (() => {{ {body} }})();\n"
+        f"{joined_script(*modules)}\n"
+        "const names = Object.assign({}, ...Object.values(modules));\n"
+        f"const work = new Function('given', ...Object.keys(names), {json.dumps(body)});\n"
+        f"const answer = work({json.dumps(given)}, ...Object.values(names));\n"
         "process.stdout.write(JSON.stringify(answer, (name, value) =>\n"
         "  ArrayBuffer.isView(value) ? Array.from(value) :\n"
         "  typeof value === 'bigint' ? String(value) : value));\n"

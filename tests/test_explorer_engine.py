@@ -24,6 +24,8 @@ SPECS = [
     RunSpec(64, 16, heads=1, key_dim=28, seed=0),
     RunSpec(100, 24, heads=3, key_dim=5, seed=2**40 + 7),
     RunSpec(8, 4, heads=2, key_dim=3, seed=1, length=8),
+    RunSpec(48, 16, heads=6, key_dim=4, seed=2, kv_heads=2),
+    RunSpec(48, 16, heads=4, key_dim=5, seed=2, kv_heads=1),
 ]
 MAKE = """
   const spec = runSpec(given.spec);
@@ -40,6 +42,7 @@ def as_given(spec: RunSpec) -> dict:
         "dModel": spec.d_model,
         "heads": spec.heads,
         "keyDim": spec.key_dim,
+        "keyHeads": spec.key_heads,
         "seed": spec.seed,
         "degree": spec.degree,
         "length": spec.length,
@@ -47,7 +50,7 @@ def as_given(spec: RunSpec) -> dict:
     }
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stream)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.stream}/{spec.key_heads}")
 def test_a_seed_draws_what_python_draws(spec, tmp_path):
     found = run_node(
         ENGINE,
@@ -124,7 +127,7 @@ def test_contexts_are_bit_for_bit_pythons(tmp_path_factory, data):
     assert found == drawn.tolist()
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stream)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.stream}/{spec.key_heads}")
 def test_a_hundred_steps_are_the_references(spec, tmp_path):
     assert_same_steps(spec, None, tmp_path)
 

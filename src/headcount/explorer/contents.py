@@ -6,9 +6,12 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+import pandas as pd
+
 from headcount.analysis.curves import curves
 from headcount.analysis.thresholds import thresholds
 from headcount.problem.relations import relations
+from headcount.report.palette import COLOURS
 from headcount.reproduction.shipped import measured_runs
 from headcount.theory.adviser import (
     HEAD_COUNTS,
@@ -26,6 +29,7 @@ from headcount.theory.steps_law import CENTRE, SOFTNESS, STEPS_LAW, WIDE_TABLE
 
 _BITS_PER_PARAMETER = 8  # what `plan` assumes
 _PAIRS = 64  # of antonyms
+_RED = "#D55E00"
 
 
 def theory_constants() -> dict[str, Any]:
@@ -57,17 +61,24 @@ def theory_constants() -> dict[str, Any]:
     }
 
 
+def head_colours() -> list[str]:
+    """The report's colours; its red comes last, since wrong pairs are red on the page."""
+    return [*(colour for colour in COLOURS if colour != _RED), _RED]
+
+
 @cache
 def measured_points() -> dict[str, Any]:
     """Mean F1 of the shipped runs by split, and the smallest D_K that trained, under max."""
     runs = measured_runs("max")
     found, least = curves(runs), thresholds(runs)
+    found["mean"] = found["mean"].round(3)
     shown = ["degree", "items", "d_model", "heads", "budget", "mean", "runs"]
     ends = ["degree", "items", "d_model", "central", "heads"]
-    return {
-        "splits": found[shown].round({"mean": 3}).to_dict("split")["data"],
-        "thresholds": least[ends].to_dict("split")["data"],
-    }
+    return {"splits": _rows(found, shown), "thresholds": _rows(least, ends)}
+
+
+def _rows(frame: pd.DataFrame, columns: list[str]) -> list[list[Any]]:
+    return [list(row) for row in zip(*(frame[name].tolist() for name in columns), strict=True)]
 
 
 @cache

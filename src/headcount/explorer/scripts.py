@@ -1,8 +1,9 @@
 """The page's scripts: small ES modules, joined into one script in the order of their imports.
 
-Nothing is loaded over a network, and no bundler is needed: `import` lines are left out, `export` is
-taken off, and every module is written once, after those that it imports. Names at the top of a
-module must therefore be unique; `joined_script` refuses one that is not.
+The page must be one file that needs no network, and Node must run the same text in the tests. So
+each module becomes a function of its own that returns what it exports, and an `import` line becomes
+a look at what an earlier function returned. Modules use two forms only: `import { a, b } from "…";`
+and `export` before a function, a class or a single `const`.
 """
 
 from __future__ import annotations
@@ -11,47 +12,37 @@ import re
 from pathlib import Path
 
 ASSETS = Path(__file__).with_name("assets")
-# What the worker and the page begin with.
-WORKER, PAGE = "worker.js", "main.js"
 
-_IMPORT = re.compile(r'^import\s[^;]*?from "([^"]+)";\n', re.MULTILINE)
-_NAME = re.compile(r"^(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
-_NAMES = re.compile(r"^const [\[{]([^\]}=]+)[\]}] = ", re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 
 def joined_script(*entries: str) -> str:
     """The modules `entries` (paths under assets/) and all that they import, as one strict script.
 
-    >>> "class Words" in joined_script("engine/contexts.js")
-    True
+    >>> script = joined_script("engine/contexts.js")
+    >>> [line for line in script.splitlines() if line.startswith("modules[")]
+    ['modules["engine/streams.js"] = (() => {', 'modules["engine/contexts.js"] = (() => {']
     """
-    modules: dict[Path, str] = {}
+    modules: dict[str, str] = {}
     for entry in entries:
         _gather(ASSETS / entry, modules)
-    bodies = [re.sub(r"^export ", "", text, flags=re.MULTILINE) for text in modules.values()]
-    _require_unique_names(bodies)
-    return '"use strict";\n' + "\n".join(bodies)
+    return "\n".join(['"use strict";\nconst modules = {};', *modules.values()])
 
 
-def _gather(path: Path, modules: dict[Path, str]) -> None:
-    """Read a module after those that it imports."""
-    path = path.resolve()
-    if path in modules:
+def _gather(path: Path, modules: dict[str, str]) -> None:
+    """Add a module after those that it imports."""
+    name = path.resolve().relative_to(ASSETS.resolve()).as_posix()
+    if name in modules:
         return
     text = path.read_text(encoding="utf-8")
-    for name in _IMPORT.findall(text):
-        _gather(path.parent / name, modules)
-    modules[path] = _IMPORT.sub("", text)
+    for _, imported in _IMPORT.findall(text):
+        _gather(path.parent / imported, modules)
 
+    def looked_up(found: re.Match[str]) -> str:
+        other = (path.parent / found[2]).resolve().relative_to(ASSETS.resolve()).as_posix()
+        return f'const {found[1]} = modules["{other}"];\n'
 
-def _require_unique_names(bodies: list[str]) -> None:
-    names = [name for body in bodies for name in _NAME.findall(body)]
-    names += [
-        name.strip()
-        for body in bodies
-        for group in _NAMES.findall(body)
-        for name in group.split(",")
-    ]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise AssertionError(f"two modules define {', '.join(twice)}; rename one of them")
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(looked_up, text))
+    exported = ", ".join(name for _, name in _EXPORT.findall(text))
+    modules[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n'

@@ -5,7 +5,7 @@ import { streamKey } from "./streams.js";
 
 const [TABLE, WEIGHTS] = [0x7ab, 0x3e1]; // salts of embeddings.py and task.py
 
-/** A directed graph by its sorted edges: item i has the targets of starts[i] … starts[i + 1] − 1. */
+/** A directed graph by its sorted edges: item i has those of starts[i] … starts[i + 1] − 1. */
 export function graphOf(items, pairs) {
   const sorted = [...pairs].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const starts = new Int32Array(items + 1);

@@ -55,7 +55,7 @@ export class Words {
 /** A uniform 32-bit integer scaled to 0 … bound−1. */
 export const below = (uniform, bound) => Math.floor((uniform * bound) / 2 ** 32);
 
-/** The key of a stream named by integers and words: BLAKE2b of the Python tuple, 8 bytes, signed. */
+/** The key of a stream named by integers and words: BLAKE2b of the Python tuple, 8 bytes. */
 export function streamKey(...parts) {
   const shown = parts.map((part) => (typeof part === "string" ? `'${part}'` : String(part)));
   const tuple = shown.length === 1 ? `(${shown[0]},)` : `(${shown.join(", ")})`;

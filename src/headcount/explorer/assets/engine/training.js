@@ -60,7 +60,7 @@ export class Run {
 
   get threshold() { return this.tau.values[0]; }
 
-  /** Why the run has ended, or null: the stopping rule of A.1, the limit, or a number that blew up. */
+  /** Why the run has ended, or null: the stopping rule of A.1, the limit, or it diverged. */
   get ended() {
     const { patience, target, steps } = this.spec;
     const last = this.history.slice(-patience);

@@ -34,9 +34,10 @@ export class Adviser {
 
   /** The advice for these steps: a split, other steps' splits, and what is outside. */
   advise(steps = this.constants.usual_steps) {
-    const outside = beyondMeasured(this.constants.range, this.items, this.edges, this.dModel, steps);
+    const { constants, items, edges, dModel } = this;
+    const outside = beyondMeasured(constants.range, items, edges, dModel, steps);
     if (outside) return { split: null, others: [], outside, oneHeadRatio: this.oneHeadRatio };
-    const others = this.constants.traded_steps.filter((count) => count !== steps);
+    const others = constants.traded_steps.filter((count) => count !== steps);
     return {
       split: this.narrowest(steps),
       others: others.map((count) => this.narrowest(count)).filter(Boolean),
@@ -99,7 +100,8 @@ export function adviceText({ split, outside, oneHeadRatio }, impossible, steps) 
       + "training needs 1."
     : "";
   if (outside) return `Outside the measured range (${outside}), so no split is advised.${tail}`;
-  if (!split) return `No split reaches the chance within ${steps.toLocaleString("en")} steps.${tail}`;
+  const within = steps.toLocaleString("en");
+  if (!split) return `No split reaches the chance within ${within} steps.${tail}`;
   const heads = split.heads === 1 ? "one head" : `${split.heads} heads`;
   return `Train ${heads} of width ${split.keyDim} (D_K = ${split.budget}) for `
     + `${split.steps.toLocaleString("en")} steps: the chance of a mean F1 of 0.99 is `
