@@ -14,15 +14,15 @@ test: .venv/installed-dev lint
 test-slow: .venv/installed-dev
 	$(BIN)/pytest -m slow
 
-# Install Debian's chromium and playwright for tests/test_browser.py. Without them `make test` skips
-# those tests.
+# Install Debian's chromium and playwright for the tests of pages in a browser. Without them
+# `make test` skips those tests.
 browser: .venv/installed-dev
 	command -v chromium >/dev/null || { SUDO=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium; }
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 
 test-browser: browser
-	$(BIN)/pytest -m browser tests/test_browser.py
+	$(BIN)/pytest -m browser tests/test_browser.py tests/test_explorer_browser.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -30,9 +30,11 @@ lint: .venv/installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-# Write docs/reproduction.md and the claims table of README.md from the shipped runs.
+# Write docs/reproduction.md and the claims table of README.md from the shipped runs, and the
+# explorer's page into docs/.
 docs: .venv/installed
 	$(BIN)/python -m headcount.report.claims_docs
+	$(BIN)/headcount explore --out docs/explorer.html
 
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
@@ -78,3 +79,23 @@ def filled(path) -> Path:
     with Store(path) as store:
         store.add(map(result_of, range(40)))
     return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, offline in every test that uses it; skipped where it is not installed."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        pytest.skip("playwright is not installed; `make browser` installs it")
+    program = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+    if program is None:
+        pytest.skip("there is no chromium; `make browser` installs Debian's")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()

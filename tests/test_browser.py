@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import zlib
 from pathlib import Path
 
@@ -18,25 +17,6 @@ _DRAWN = (
     "[...document.querySelectorAll('.chart')].every(box => box.querySelector('svg .role-mark > *'))"
 )
 _SETTLED = "new Promise(done => setTimeout(done, 200))"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        pytest.skip("playwright is not installed; `make browser` installs it")
-    program = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    if program is None:
-        pytest.skip("there is no chromium; `make browser` installs Debian's")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

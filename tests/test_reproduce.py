@@ -357,6 +357,8 @@ def test_it_leaves_the_report_and_the_files_of_each_figure(reproduced):
     assert all((reproduced.parent / path).stat().st_size > 100 for path in told["files"])
     page = (reproduced / "report.html").read_text()
     assert "headcount reproduce --preset quick --only fig6" in page
+    assert '<a href="explorer.html">' in page
+    assert '<a href="report.html">' in (reproduced / "explorer.html").read_text()
     here = told["claims"]["C4"]["here"]
     assert (here["verdict"], here["agreement"]) == ("not measured", "not measured here")
     assert told["claims"]["C4"]["verdict"] != "not measured"  # at the scale of the paper

@@ -100,6 +100,9 @@ if TYPE_CHECKING:
     from headcount.analysis.laws import fit_law as fit_law
     from headcount.theory.laws import TrainedLaw as TrainedLaw
 
+    # The interactive page
+    from headcount.explorer.page import explore as explore
+
     # The paper's experiments
     from headcount.report.reproduce import reproduce as reproduce
     from headcount.report.reproduce import Reproduction as Reproduction

@@ -17,6 +17,7 @@ from headcount.cli import (
     common,
     compile,
     construct,
+    explore,
     export,
     frontier,
     incoherence,
@@ -82,6 +83,7 @@ app.command()(block.block)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.report)
 app.command()(show.show)
+app.command()(explore.explore)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
 app.command()(incoherence.incoherence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
-import jinja2
 import pandas as pd
 import vl_convert
 from markupsafe import Markup
@@ -23,11 +21,12 @@ from headcount.report.agreement import LocalVerdict, tally_text
 from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
 from headcount.report.figures import is_part_of
 from headcount.report.figures.base import Claim, Figure, Verdict
+from headcount.report.html import asset, page_template, script_json
 from headcount.report.page_tables import PageTable, cell_text, comparison_table, frame_table
 from headcount.report.statements import statement_table
 from headcount.reproduction.evidence import Evidence
 
-_ASSETS = Path(__file__).with_name("assets")
+EXPLORER = "explorer.html"  # the interactive page, which the report links to if it is beside it
 _FOLDER = "figures"
 _MARKS = {"confirmed": "✓", "partly": "◐", "not confirmed": "✗", "not measured": "–"}
 # What a manifest knows, in the order of a reader's questions, and how the page names it.
@@ -94,7 +93,9 @@ def write_report(
     sections = [_section(folder, figure, evidence, claims, formats) for figure in figures]
     page = out / "report.html"
     with replacing(page) as temporary:
-        temporary.write_text(_page(evidence, sections, claims, local or {}), encoding="utf-8")
+        explorer = EXPLORER if (out / EXPLORER).exists() else ""
+        text = _page(evidence, sections, claims, local or {}, explorer)
+        temporary.write_text(text, encoding="utf-8")
     return [page, *(path for section in sections for path in section.files)]
 
 
@@ -148,7 +149,7 @@ def _with_chart(section: Section, chart: Any, folder: Path, formats: Sequence[st
     files, height = write_chart(spec, folder / section.id, formats)
     shown = [name for name in ("svg", "png") if name in formats]
     picture = f"{_FOLDER}/{section.id}.{shown[0]}" if shown else ""
-    return replace(section, spec=_json(spec), height=height, picture=picture, files=files)
+    return replace(section, spec=script_json(spec), height=height, picture=picture, files=files)
 
 
 def _page(
@@ -156,13 +157,15 @@ def _page(
     sections: Sequence[Section],
     claims: Sequence[Claim],
     local: Mapping[str, LocalVerdict],
+    explorer: str,
 ) -> str:
     counts = Counter(claim.verdict for claim in claims if not claim.is_control)
     drawn = any(section.spec for section in sections)
-    return _template().render(
-        css=_asset("report.css"),
-        js=_asset("report.js") if drawn else "",
+    return page_template("report.html").render(
+        css=asset("report.css"),
+        js=asset("report.js") if drawn else "",
         bundle=_bundle() if drawn else "",
+        explorer=explorer,
         provenance=_provenance(evidence),
         claims=claims,
         local=local,
@@ -230,30 +233,8 @@ def _write_csv(table: pd.DataFrame, path: Path) -> Path:
     return path
 
 
-def _json(value: Any) -> Markup:
-    """JSON that is safe inside <script>: without `<` nothing in it ends the element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))
-
-
 @cache
 def _bundle() -> Markup:
     """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
     return Markup(script.replace("</script", "<\\/script"))
-
-
-def _asset(name: str) -> Markup:
-    return Markup((_ASSETS / name).read_text(encoding="utf-8"))
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_ASSETS),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html")

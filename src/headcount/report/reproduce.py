@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headcount.errors import InputError
+from headcount.explorer.page import explore
 from headcount.progress import notice, progress_line
 from headcount.report.agreement import LocalVerdict, judge
 from headcount.report.figures import chosen_figures, is_part_of, needs
 from headcount.report.figures.base import Claim, Figure
-from headcount.report.page import write_report
+from headcount.report.page import EXPLORER, write_report
 from headcount.reproduction.bounds_table import with_bounds
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.forecast import Forecast
@@ -96,6 +97,7 @@ def reproduce(
                 tell("drawing the report")
                 with entry.timed("report"):
                     claims, local = judge(folder, evidence)
+                    explore(folder.path / EXPLORER, report="report.html")
                     files = write_report(folder.path, evidence, figures, claims, local=local)
     return Reproduction(folder.path, evidence, claims, local, files, entry.trained, entry.seconds)
 

@@ -19,13 +19,13 @@ from headcount.theory.refined_law import width_ratio
 from headcount.theory.steps_law import STEPS_LAW
 
 USUAL_STEPS, USUAL_CHANCE = 50_000, 0.95
-_HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_TRADED = (20_000, 50_000, 100_000)
+HEAD_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+TRADED_STEPS = (20_000, 50_000, 100_000)
 # Softmax was measured at five points with 80,000 steps. It is given this many times the heads that
 # max gets for 20,000 steps and a chance of 90 %, at the same width: enough at all five points.
 SOFTMAX_FACTOR, _SOFTMAX_OF = 2, (20_000, 0.9)
 _SKEWED = 3.0  # times the mean degree: hubs need more than the law says (docs/law.md)
-_IMPOSSIBLE = 0.95  # capacity ratio of one full-width head below which no run succeeded
+IMPOSSIBLE = 0.95  # capacity ratio of one full-width head below which no run succeeded
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ class _Request:
 
     def trades(self, steps: int) -> tuple[Split, ...]:
         """What other numbers of steps would ask for."""
-        others = (self.narrowest(count) for count in _TRADED if count != steps)
+        others = (self.narrowest(count) for count in TRADED_STEPS if count != steps)
         return tuple(split for split in others if split is not None)
 
     def _counts(self) -> tuple[int, ...]:
-        return _HEADS if self.heads is None else (self.heads,)
+        return HEAD_COUNTS if self.heads is None else (self.heads,)
 
     def _least(self, heads: int, steps: int) -> Split | None:
         """The narrowest heads that reach the chance; wider than d_model would add nothing."""
@@ -192,7 +192,7 @@ class _Request:
         sizes = (self.items, self.edges, self.d_model)
         if heads > 1:
             return True
-        if capacity_ratio(*sizes, 1, self.d_model) < _IMPOSSIBLE:
+        if capacity_ratio(*sizes, 1, self.d_model) < IMPOSSIBLE:
             return False
         return width_ratio(*sizes, 1, width) >= 1 or width == self.d_model
 
@@ -279,7 +279,7 @@ def _between(items: int, edges: int, d_model: int, variant: PlannedAggregation) 
 
 
 def _one_head(ratio: float) -> str:
-    if ratio >= _IMPOSSIBLE:
+    if ratio >= IMPOSSIBLE:
         return ""
     return (
         f" One head can never do it: its capacity ratio is at most {ratio:.2f}, where training "

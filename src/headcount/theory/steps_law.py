@@ -20,7 +20,7 @@ from scipy.special import expit
 from headcount.theory.capacity_law import freedom_needed
 
 CENTRE = {"items": 250.0, "d_model": 60.0}  # sizes at which a power of them is 1
-_SOFTNESS = 0.4  # columns over which a width that is too small turns into none at all
+SOFTNESS = 0.4  # columns over which a width that is too small turns into none at all
 WIDE_TABLE = 32  # d_model from which on the chance of success does not depend on it
 
 
@@ -73,7 +73,7 @@ class StepsLaw:
         degree = edges / items
         sizes = (items, degree, d_model, heads, np.minimum(key_dim, d_model) / d_model)
         # A softened max(k − c, 0), at most d.
-        left = _SOFTNESS * np.logaddexp(0, (key_dim - self.lost(*sizes)) / _SOFTNESS)
+        left = SOFTNESS * np.logaddexp(0, (key_dim - self.lost(*sizes)) / SOFTNESS)
         width = np.clip(left, 1e-9, d_model)  # no column left: as good as never
         ratio = heads * width * (2 * d_model - width) / needed
         return np.log(self.base(*sizes)) + self.barrier(*sizes) / ratio

@@ -1,0 +1,1 @@
+"""The explorer: one interactive page, and the fourth engine, in plain JavaScript."""

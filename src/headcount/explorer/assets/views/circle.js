@@ -1,0 +1,130 @@
+/** Items on a circle, edges as chords: grey until found, then in the colour of the head. */
+
+import { fitted, letterSize, setFont, thickness } from "./canvas.js";
+import { colours, headColour } from "./theme.js";
+
+/** Where items are: item 0 at the top, clockwise. */
+function placesOf(items, x, y, radius) {
+  return Array.from({ length: items }, (_, i) => {
+    const angle = (2 * Math.PI * i) / items - Math.PI / 2;
+    return [x + radius * Math.cos(angle), y + radius * Math.sin(angle), angle];
+  });
+}
+
+/** Add the way from one item to another to the path; `x` and `y` are the centre. */
+function addChord(pen, from, to, [x, y], radius) {
+  if (from === to) { // a fixed point: a loop inside the circle
+    const size = radius * 0.05;
+    const [px, py] = [from[0] - Math.cos(from[2]) * size, from[1] - Math.sin(from[2]) * size];
+    pen.moveTo(px + size, py);
+    pen.arc(px, py, size, 0, 2 * Math.PI);
+    return;
+  }
+  pen.moveTo(from[0], from[1]);
+  pen.quadraticCurveTo(x * 0.75 + (from[0] + to[0]) * 0.125, y * 0.75 + (from[1] + to[1]) * 0.125,
+    to[0], to[1]);
+}
+
+/**
+ * Draw a graph. `shown` has, edge by edge, `found` and `owner`, and `wrong`, pairs taken for edges;
+ * `chosen` is an item to point out, `inside` the items of a context, `names` the items' names.
+ */
+export function drawCircle(canvas, graph, look) {
+  const { shown = null, chosen = -1, inside = null, names = null } = look;
+  const { pen, width, height } = fitted(canvas);
+  const named = names && width > 380;
+  const letter = named ? Math.min(letterSize(), (1.8 * width) / graph.items) : 0;
+  const widest = named ? letter * 4.4 : width * 0.045;
+  const centre = [width / 2, height / 2];
+  const radius = Math.min(width, height) / 2 - widest;
+  const places = placesOf(graph.items, ...centre, radius);
+  const size = Math.max(1.2, Math.min(5 * thickness(), (radius * 2) / graph.items));
+  drawEdges(pen, graph, { shown, chosen, inside, places, centre, radius, size });
+  drawWrong(pen, shown, { places, centre, radius });
+  drawItems(pen, graph, { shown, chosen, inside, places, size });
+  if (named) drawNames(pen, names, { places, letter, chosen, inside, size });
+  return { places, size };
+}
+
+function drawWrong(pen, shown, { places, centre, radius }) {
+  if (!shown?.wrong) return;
+  pen.strokeStyle = colours.wrong;
+  pen.globalAlpha = 0.45;
+  pen.lineWidth = 0.9 * thickness();
+  pen.beginPath(); // one path for all: hundreds of lines are drawn sixty times a second
+  for (const [i, j] of shown.wrong) addChord(pen, places[i], places[j], centre, radius);
+  pen.stroke();
+  pen.globalAlpha = 1;
+}
+
+/** Edges that look alike are one path. */
+function drawEdges(pen, { sources, targets }, look) {
+  const { shown, chosen, inside, places, centre, radius, size } = look;
+  const groups = new Map();
+  sources.forEach((source, e) => {
+    const present = !inside || (inside.has(source) && inside.has(targets[e]));
+    const kind = shown ? (shown.found[e] ? shown.owner[e] : -1) : Number(present);
+    const name = `${kind}/${source === chosen}`;
+    const picked = source === chosen;
+    if (!groups.has(name)) groups.set(name, { kind, present, picked, edges: [] });
+    groups.get(name).edges.push(e);
+  });
+  for (const { kind, present, picked, edges } of groups.values()) {
+    const found = shown && kind >= 0;
+    pen.strokeStyle = found ? headColour(kind) : colours.soft;
+    pen.globalAlpha = found ? 0.95 : 0.28;
+    pen.lineWidth = found ? Math.max(1.2, size * 0.5) : 0.9 * thickness();
+    if (!shown) {
+      const [globalAlpha, lineWidth] = present ? [0.9, 2.2] : [0.16, 0.9];
+      Object.assign(pen, { strokeStyle: colours.link, globalAlpha, lineWidth });
+    }
+    if (picked) Object.assign(pen, { globalAlpha: 1, lineWidth: 3 });
+    else if (chosen >= 0) pen.globalAlpha *= 0.35;
+    pen.beginPath();
+    for (const e of edges) addChord(pen, places[sources[e]], places[targets[e]], centre, radius);
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+}
+
+function drawItems(pen, graph, { shown, chosen, inside, places, size }) {
+  const ownerOf = new Map();
+  graph.sources.forEach((source, e) => {
+    if (shown?.found[e]) ownerOf.set(source, shown.owner[e]);
+  });
+  places.forEach(([x, y], i) => {
+    const bright = !inside || inside.has(i);
+    pen.fillStyle = ownerOf.has(i) ? headColour(ownerOf.get(i)) : colours.soft;
+    if (!shown) pen.fillStyle = bright ? colours.link : colours.line;
+    pen.beginPath();
+    const share = i === chosen ? 1.8 : inside && bright ? 1.4 : 0.9;
+    pen.arc(x, y, size * share, 0, 2 * Math.PI);
+    pen.fill();
+  });
+}
+
+function drawNames(pen, names, { places, letter, chosen, inside, size }) {
+  setFont(pen, letter / letterSize());
+  pen.textBaseline = "middle";
+  names.forEach((name, i) => {
+    const [x, y, angle] = places[i];
+    const left = Math.cos(angle) < -1e-9;
+    pen.save();
+    pen.translate(x, y);
+    pen.rotate(left ? angle + Math.PI : angle);
+    pen.textAlign = left ? "right" : "left";
+    pen.fillStyle = !inside || inside.has(i) || i === chosen ? colours.text : colours.soft;
+    pen.fillText(name, (left ? -1 : 1) * (size + letter * 0.5), 0);
+    pen.restore();
+  });
+}
+
+/** The item next to a place, or −1. */
+export function itemAt(drawn, x, y) {
+  let [best, found] = [Math.max(16, drawn.size * 3) ** 2, -1];
+  drawn.places.forEach(([a, b], i) => {
+    const far = (a - x) ** 2 + (b - y) ** 2;
+    if (far < best) [best, found] = [far, i];
+  });
+  return found;
+}
