@@ -19,6 +19,7 @@ from torch import Tensor
 from headcount.errors import InputError
 from headcount.files import existing_file
 from headcount.problem.frames import frame_names, frame_rows, read_frame
+from headcount.problem.real_numbers import real_array
 from headcount.problem.vocabulary import Vocabulary
 
 DEFAULT_KEY = "embeddings"
@@ -56,22 +57,7 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise InputError(
             f"{path}: not a whole .npy array of numbers{what}; write it again with numpy.save"
         )
-    return real_numbers(array, path)
-
-
-def real_numbers(array: np.ndarray, source: str | os.PathLike[str]) -> np.ndarray:
-    """The array in native byte order; anything but real numbers of at most 64 bits is refused.
-
-    bfloat16, which numpy knows only as two bytes, comes back as float32.
-    """
-    if array.dtype.name == "bfloat16" or array.dtype == np.dtype("V2"):
-        upper = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32)
-        return (upper << np.uint32(16)).view(np.float32)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InputError(
-            f"{source}: the entries are {array.dtype}; they must be real numbers of at most 64 bits"
-        )
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return real_array(array, path)
 
 
 def _npy(path: Path, key: str | None) -> Read:
@@ -101,7 +87,7 @@ def _npz(path: Path, key: str | None) -> Read:
     ):
         raise InputError(f"{path}: the array 'names' is not a list of texts; leave it out")
     vocabulary = None if names is None else Vocabulary.of(names.tolist(), path, "row")
-    return real_numbers(array, path), vocabulary
+    return real_array(array, path), vocabulary
 
 
 def _objects(path: Path) -> str:
@@ -134,7 +120,7 @@ def _frame(path: Path, key: str | None) -> Read:
     if key is not None and path.suffix.lower() != ".parquet":
         raise InputError(f"{path}: a text file holds one table; leave the key {key!r} out")
     frame = read_frame(path)
-    return real_numbers(frame_rows(frame, path, key), path), frame_names(frame, path)
+    return real_array(frame_rows(frame, path, key), path), frame_names(frame, path)
 
 
 def _pt(path: Path, key: str | None) -> Read:
