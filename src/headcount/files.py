@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,22 +30,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    path = Path(path).resolve()
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file; choose another path")
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
-        )
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
-        ) from None
-    os.close(handle)
-    temporary = Path(name)
+    path = _resolved(path)
+    # An existing file keeps its permissions: a private one must not become readable by others.
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    temporary = _created(path, mode)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp made it readable by its owner alone
+        if mode is not None:
+            temporary.chmod(mode)  # a writer may have made the file anew
         with temporary.open("rb") as written:
             os.fsync(written.fileno())  # before the rename, or a crash could leave an empty file
         os.replace(temporary, path)
@@ -55,6 +48,38 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """The file that a path leads to, refused where none can be written."""
+    try:
+        found = Path(path).resolve()
+        if not found.exists() or found.is_file():
+            return found
+        reason = "is not a regular file"
+    except (OSError, RuntimeError):
+        reason = "its links form a loop, or cannot be followed"
+    except ValueError:  # a NUL
+        reason = "is not the name of a file"
+    raise InputError(f"{path}: {reason}; choose another path")
+
+
+def _created(path: Path, mode: int | None) -> Path:
+    """A new, empty file beside `path`, with these permissions or those that the umask leaves.
+
+    The system applies the umask. Reading it means setting it, for all threads of the process.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
+    try:
+        handle = os.open(
+            temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666 if mode is None else mode & 0o666
+        )
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
+        ) from None
+    os.close(handle)
+    return temporary
 
 
 def save_tensors(
@@ -99,13 +124,6 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         parts[name] = part.clone() if place in seen else part
         seen.add(place)
     return parts
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

@@ -128,13 +128,15 @@ class ResultsFolder:
         It is there from the start so that the next command knows the preset of a run that was
         killed. The returned function updates the manifest in between.
         """
-        before = self.history()
+        place: int | None = None
 
         def write() -> None:
+            nonlocal place
             runs = self.runs() if self.has_runs() else pd.DataFrame({"seed": [], "steps": []})
             steps, seeds = sum(runs["steps"].tolist()), sorted(map(int, set(runs["seed"])))
             counts = {"preset": preset, "runs": len(runs), "run_steps": steps, "seeds": seeds}
-            Manifest(self.path / "manifest.json").write([*before, entry.as_dict()], **counts)
+            manifest = Manifest(self.path / "manifest.json")
+            place = manifest.put(entry.as_dict(), place, **counts)
 
         write()
         try:

@@ -17,6 +17,7 @@ from typing import Any
 from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.problem.token_tables import TokenTable, token_table
+from headcount.sweeps.cluster_address import TlsFiles, tls_files
 from headcount.sweeps.toml_table import TomlTable, field_types, read_toml, tables
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
@@ -38,6 +39,7 @@ class BlockPlan:
     name: str
     table: TokenTable
     specs: tuple[BlockSpec, ...]
+    tls: TlsFiles | None = None  # certificates of a tls:// scheduler
 
 
 def read_block_plan(source: str | os.PathLike[str], table: str | None = None) -> BlockPlan:
@@ -52,7 +54,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         raise InputError(
             f"{source}: is neither a file nor one of {', '.join(BLOCK_PRESETS)}; name one of them"
         )
-    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
+    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "cluster", "grid"))
     named = table or top.one("table", str)
     if named is None:
         raise top.wrong(
@@ -67,7 +69,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
     specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]
-    return BlockPlan(path.stem, rows, tuple(dict.fromkeys(specs)))
+    return BlockPlan(path.stem, rows, tuple(dict.fromkeys(specs)), tls_files(top, path.parent))
 
 
 def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
