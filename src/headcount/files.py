@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headcount.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import Tensor
 
 
@@ -97,6 +98,24 @@ def save_tensors(
             save_file(_apart(tensors), temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from None
+
+
+def save_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a Parquet file, whole or not at all, whose pages have checksums."""
+    with replacing(path) as temporary:
+        frame.to_parquet(temporary, index=False, compression="zstd", write_page_checksum=True)
+
+
+def load_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a Parquet file; a ValueError says what is wrong with it."""
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path, page_checksum_verification=True)
+    except Exception as error:  # pandas and Arrow let out whatever a damaged footer runs into
+        if isinstance(error, MemoryError):
+            raise
+        raise ValueError(str(error).split("\n")[0] or type(error).__name__) from None
 
 
 def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:

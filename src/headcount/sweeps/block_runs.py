@@ -81,7 +81,7 @@ def run_blocks(
             if entry.trained:
                 entry.complete = len(store.known(plan.specs)) == len(plan.specs)
                 write()
-        if len(folder.frame()) != store.count(variant="block"):  # lost, or of another folder
+        if folder.lacks_table(store.count(variant="block")):
             folder.write_table(store)
         known = len(store.known(plan.specs))
     return BlockCounts(known, len(plan.specs) - known)
