@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -552,8 +551,14 @@ def test_a_file_that_is_no_store_is_left_alone(written, command, tmp_path):
 
 def test_runs_longer_than_a_piece_are_handed_out_to_every_core():
     """And in fleets: a run with other blocks would wait for the first one to end."""
-    engine = SimpleNamespace(name="native", threads=3, concurrency=1, group=lambda spec: "all")
-    executor = LocalExecutor(engine)
+
+    class ThreeThreads(CountingEngine):
+        name, threads = "native", 3
+
+        def group(self, spec):
+            return "all"
+
+    executor = LocalExecutor(ThreeThreads())
     long = [RunSpec(256, 32, 8, 8, seed, steps=10**8) for seed in range(5)]
     other = replace(long[0], steps=10**8 + 1)
     assert executor._next_piece([long[0], other, *long[1:]], 60.0) == long[:3]

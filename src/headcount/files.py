@@ -9,9 +9,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from headcount.errors import InputError
+
+MOST_COLUMNS = 2**20  # of a text table: as wide as a model may be
+_LONGEST_LINE = 2**26  # characters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +124,7 @@ def load_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
 def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """The lines of a CSV or TSV file that are not blank: number and fields."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(bounded_lines(file, path, separator), delimiter=separator)
         try:
             for fields in reader:
                 if any(field.strip() for field in fields):
@@ -132,6 +135,19 @@ def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             raise InputError(
                 f"{path}, line {reader.line_num}: {error}; correct that line"
             ) from None
+
+
+def bounded_lines(file: TextIO, path: Path, separator: str) -> Iterator[str]:
+    """The lines of a text table; one too long to be a row is refused before it fills the memory."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) >= _LONGEST_LINE or line.count(separator) >= MOST_COLUMNS:
+            raise InputError(
+                f"{path}, line {number}: has more than {MOST_COLUMNS:,} columns or "
+                f"{_LONGEST_LINE:,} characters; write one line per item"
+            )
+        yield line
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

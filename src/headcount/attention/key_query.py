@@ -171,7 +171,7 @@ class KeyQuery:
     def context_length(self) -> int | None:
         """The context length that softmax weights were made for, where their notes say it."""
         noted = self.notes.get("context_length", "")
-        return int(noted) if noted.isdecimal() and int(noted) > 0 else None
+        return int(noted) if noted.isdecimal() and len(noted) < 10 and int(noted) > 0 else None
 
     @property
     def decided_by(self) -> Decide:

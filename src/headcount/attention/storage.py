@@ -17,7 +17,10 @@ from headcount.problem.real_numbers import is_rounded_integer, real_tensor
 _FORMAT = "headcount-key-query"
 _VERSION = 2
 # What truncated or altered files raise on the way from bytes to weights.
-_DAMAGED = (SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError)
+_DAMAGED = (
+    *(SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError),
+    *(RecursionError, RuntimeError),
+)
 
 
 def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:

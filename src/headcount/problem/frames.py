@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import read_records
+from headcount.files import bounded_lines, read_records
+from headcount.memory import require_memory
 from headcount.problem.real_numbers import is_rounded_integer, require_exact_integers
 from headcount.problem.vocabulary import Vocabulary
 
@@ -120,20 +121,29 @@ def _stacked(column: Any, source: str | os.PathLike[str]) -> np.ndarray:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as file:
-            return pq.read_table(file).to_pandas()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        with path.open("rb") as file, pq.ParquetFile(file) as opened:
+            about = opened.metadata
+            groups = [about.row_group(place) for place in range(about.num_row_groups)]
+            # A few bytes can stand for millions of equal numbers.
+            cells = sum(
+                part.column(k).num_values for part in groups for k in range(part.num_columns)
+            )
+            require_memory(16 * cells, f"{path}: reading its {cells:,} entries")
+            return opened.read().to_pandas()
+    except Exception as error:  # Arrow and pandas let out whatever a damaged footer runs into
+        if isinstance(error, InputError | MemoryError):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: not a whole Parquet file ({reason}); write it again") from None
 
 
 def _read_text(path: Path) -> pd.DataFrame:
     """Columns whose first entry is not a number are texts, all others must be numbers."""
     separator = _SEPARATORS[path.suffix.lower()]
+    require_memory(4 * path.stat().st_size, f"{path}: reading it")
     first, second = _first_records(path)
     header = _is_header(first, path)
     if header and not second:
@@ -156,7 +166,11 @@ def _read_text(path: Path) -> pd.DataFrame:
         # Not pandas: its numbers are exact in some releases only.
         with path.open(encoding="utf-8-sig") as file:
             rows = np.loadtxt(
-                (line for line in file if line.strip(f"{separator} \t\n")),  # as in `read_records`
+                (
+                    line
+                    for line in bounded_lines(file, path, separator)
+                    if line.strip(f"{separator} \t\n")  # as in `read_records`
+                ),
                 delimiter=separator,
                 skiprows=int(header),
                 usecols=numbers if texts else None,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headcount.sweeps.cluster_address import TlsFiles, tls_files
 from headcount.sweeps.toml_table import TomlTable, field_types, read_toml, tables
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
+MOST_BLOCK_RUNS = 100_000
 _FOLDER = Path(__file__).with_name("block_presets")
 _FILES = sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True)
 BLOCK_PRESETS = tuple(_FILES)  # quick first
@@ -68,14 +70,22 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         rows = token_table(table, items, width)
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
-    specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]
+    specs = list[BlockSpec]()
+    for place, values in tables(top, "grid"):
+        specs += _specs(place, values, rows, MOST_BLOCK_RUNS - len(specs))
     return BlockPlan(path.stem, rows, tuple(dict.fromkeys(specs)), tls_files(top, path.parent))
 
 
-def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
+def _specs(place: str, values: Any, rows: TokenTable, most: int) -> Iterator[BlockSpec]:
     grid = TomlTable(place, values, ("heads", "budgets", "seeds", *_PROTOCOL))
     axes = [grid.several(name, _KINDS[name]) for name in _PROTOCOL if name in grid]
     names = [name for name in _PROTOCOL if name in grid]
+    splits = len(grid.required("budgets", int)) * len(grid.required("heads", int))
+    count = splits * len(grid.seeds()) * prod(map(len, axes))
+    if count > most:  # before any of them is made
+        raise grid.wrong(
+            f"{count:,} runs are too many; a file takes up to {MOST_BLOCK_RUNS:,} in all"
+        )
     for budget, heads in product(grid.required("budgets", int), grid.required("heads", int)):
         if budget % heads:
             raise grid.wrong(

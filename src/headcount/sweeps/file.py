@@ -120,12 +120,17 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
         raise top.wrong(f"store {named!r} cannot name a file; use letters, digits and dashes")
     store = path.parent / named
     files = ProblemFiles(path.parent)
-    grids = tuple(_grid(*found, files) for found in tables(top, "grid"))
-    searches = tuple(_search(*found, files) for found in tables(top, "search"))
-    if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
-        raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
+    grids, searches, left = list[GridPart](), list[SearchPart](), MOST_RUNS
+    for kind, parts, read in (("grid", grids, _grid), ("search", searches, _search)):
+        for place, values in tables(top, kind):
+            parts.append(read(place, values, files, left))
+            left -= len(parts[-1].runs)
+            if left < 0:
+                raise top.wrong(
+                    f"more than {MOST_RUNS:,} runs are too many for one sweep; split it"
+                )
     tls = tls_files(top, path.parent)
-    return SweepFile(path, name, engine, store, grids, searches, files.files, tls)
+    return SweepFile(path, name, engine, store, tuple(grids), tuple(searches), files.files, tls)
 
 
 def _drawn_before(part: _Part) -> _Part:
@@ -135,18 +140,19 @@ def _drawn_before(part: _Part) -> _Part:
     return replace(part, runs=tuple(replace(spec, draws=1) for spec in part.runs))
 
 
-def _grid(place: str, values: Any, files: ProblemFiles) -> GridPart:
+def _grid(place: str, values: Any, files: ProblemFiles, most: int) -> GridPart:
     table = grid_table(place, values)
     # One run more than allowed, and no further: a product of long lists would fill the memory.
-    runs = tuple(dict.fromkeys(islice(grid_runs(table, files), MOST_RUNS + 1)))
+    runs = tuple(dict.fromkeys(islice(grid_runs(table, files, most=most), most + 1)))
     return GridPart(runs, table.one("paper", str), "draws" in table)
 
 
-def _search(place: str, values: Any, files: ProblemFiles) -> SearchPart:
+def _search(place: str, values: Any, files: ProblemFiles, most: int) -> SearchPart:
     table = grid_table(place, values, "level")
     level = table.one("level", float, LEVEL)
     if not 0 < level < 1:
         raise table.wrong(f"level {level} is not between 0 and 1; the paper uses 0.99")
-    runs = tuple(dict.fromkeys(islice(grid_runs(table, files, by_law=True), MOST_RUNS + 1)))
+    found = grid_runs(table, files, by_law=True, most=most)
+    runs = tuple(dict.fromkeys(islice(found, most + 1)))
     table.located(lambda: ThresholdSearches(runs, level))
     return SearchPart(runs, level, table.one("paper", str), "draws" in table)
