@@ -310,17 +310,21 @@ def test_a_changed_result_is_refused(tiny, tmp_path):
         folder.results()
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize("limit", [120.0, 0.02])
 def test_a_cluster_makes_the_same_runs(tiny, tmp_path, monkeypatch, limit):
     """Also where shards end early, so that states travel."""
     pytest.importorskip("distributed")
-    from headcount.sweeps import block_cluster, cluster
+    pytest.importorskip("cryptography")
+    from headcount.sweeps import block_cluster, cluster_connection
 
     monkeypatch.setattr(block_cluster, "SHARD_LIMIT", limit)
     plan = read_block_plan(tiny)
     here, there = BlockFolder(tmp_path / "here"), BlockFolder(tmp_path / "there")
     quietly(plan, here, "here")
-    with cluster.connected_cluster("local:2", print) as connected:
+    with cluster_connection.connected_cluster("local:2", print) as connected:
         executor = block_cluster.ClusterBlockExecutor(connected, "local:2", "cpu")
         run_blocks(plan, there, "some", executor, time_limit=0.01)
         assert run_blocks(plan, there, "there", executor).missing == 0

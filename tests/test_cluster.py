@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,17 +19,25 @@ import pytest
 from headcount import RunResult, RunSpec, train
 from headcount.errors import InputError
 from headcount.store.store import Store
-from headcount.sweeps import cluster_queue, writer
-from headcount.sweeps.cluster import Cluster, ClusterExecutor, connected_cluster
+from headcount.sweeps import cluster, cluster_address, cluster_queue, writer
+from headcount.sweeps.cluster import Cluster, ClusterExecutor
+from headcount.sweeps.cluster_connection import connected_cluster
+from headcount.sweeps.file import read_sweep
 from headcount.sweeps.plans import GridPlan
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.worker import run_shard
 from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
-from tests.sweep_runs import plain, table
+from tests.sweep_runs import GRID, plain, table
 
-pytest.importorskip("distributed", reason="needs the package distributed (pip install distributed)")
+for package in ("distributed", "cryptography"):
+    pytest.importorskip(package, reason=f"needs the package {package} (pip install {package})")
+
+# dask leaves the sockets of workers that died to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+)
 
 SPECS = [
     RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
@@ -108,7 +117,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
             progress = run_sweep(GridPlan(SPECS), store, executor, "some", restart)
     assert first == []
     assert progress.done == progress.trained == len(SPECS)
-    assert any(line.startswith(f"the scheduler {address} is gone; waiting") for line in said)
+    assert any(line.startswith("the scheduler is gone; waiting") for line in said)
     assert table(tmp_path / "some.sqlite") == expected
 
 
@@ -169,27 +178,27 @@ class Silent:
 
 
 def test_runs_that_workers_die_of_end_the_sweep(tmp_path):
-    cluster = Cluster(Silent("one"), None, lambda text: None)
+    made = Cluster(Silent("one"), None, lambda text: None)
     with Store(tmp_path / "some.sqlite") as store:
         queue = cluster_queue.RunQueue([], "torch", SweepWriter(store, "some"))
         shard = cluster_queue.Shard(SPECS[:2], print, ())
         for _ in range(3):
-            cluster._lose(queue, cluster_queue.Worker(shard=shard), "gone")
+            made._lose(queue, cluster_queue.Worker(shard=shard), "gone")
             assert list(queue._fresh)[:2] == SPECS[:2]
         with pytest.raises(InputError, match="4 workers were lost while they trained RunSpec"):
-            cluster._lose(queue, cluster_queue.Worker(shard=shard), "gone")
+            made._lose(queue, cluster_queue.Worker(shard=shard), "gone")
 
 
 def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
     said = list[str]()
-    cluster = Cluster(Silent("one"), None, said.append)
+    made = Cluster(Silent("one"), None, said.append)
     with Store(tmp_path / "some.sqlite") as store:
         queue = cluster_queue.RunQueue(SPECS, "torch", SweepWriter(store, "some"))
-        cluster._update_workers(queue)
-        cluster._register("one", cluster._workers["one"], ("torch", "cpu"), "0.0")
+        made._update_workers(queue)
+        made._register("one", made._workers["one"], ("torch", "cpu"), "0.0")
         sentence = "no worker of the cluster can be used: worker one has headcount 0"
         with pytest.raises(InputError, match=sentence):
-            cluster._update_workers(queue)
+            made._update_workers(queue)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +207,149 @@ def test_a_worker_that_cannot_be_used_is_refused(tmp_path):
         ("local", "does not say how many processes; write local:4"),
         ("local:0", "does not say how many"),
         ("local:x", "does not say how many"),
-        ("here:8786", "is not an address; write local:4 or tcp://host:8786"),
-        ("ftp://127.0.0.1:1", "no scheduler answers at ftp://127.0.0.1:1"),
+        (f"local:{'9' * 5000}", "does not say how many"),
+        ("here:8786", "is not an address; write local:4 or tls://host:8786"),
+        ("tcp://[::1", "is not an address"),
+        ("ftp://127.0.0.1:1", "ftp:// is unknown; use tls:// or tcp://"),
+        ("tcp://127.0.0.1", "does not say host and port; write tcp://host:8786"),
+        ("tcp://127.0.0.1:99999", "does not say host and port"),
+        ("tcp://127.0.0.1:1", r"no scheduler answers at tcp://127.0.0.1:1 \(Connection refused\)"),
+        ("tls://127.0.0.1:1", "needs certificates; name them in the file's"),
     ],
 )
-def test_a_wrong_address_gets_one_sentence(address, says):
+def test_a_wrong_address_gets_one_sentence_at_once(address, says):
+    began = time.monotonic()
     with pytest.raises(InputError, match=says), connected_cluster(address, print):
+        pass
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("greeting", "says"),
+    [
+        (b"", "nothing greets there within 0 s"),  # as HTTP servers, which wait for a request
+        (b"HTTP/1.1 400 Bad Request", "what answers there is not a dask scheduler"),
+        (b"short", "no scheduler answers at"),
+    ],
+)
+def test_what_is_not_a_scheduler_is_told_from_one(greeting, says, monkeypatch):
+    monkeypatch.setattr(cluster_address, "_ANSWER", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            opened, _ = server.accept()
+            with opened:
+                opened.sendall(greeting)
+                if not greeting:
+                    time.sleep(1)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(InputError, match=says), connected_cluster(address, print):
+            pass
+
+
+def test_an_open_address_is_warned_of():
+    said = list[str]()
+    with (
+        pytest.raises(InputError, match="no scheduler answers"),
+        connected_cluster("tcp://no-such-host.invalid:8786", said.append),
+    ):
+        pass
+    assert said == [
+        "tcp://no-such-host.invalid:8786 is neither encrypted nor authenticated: whoever reaches "
+        "it can run code here and on its workers; use tls:// (SECURITY.md)"
+    ]
+    assert not cluster_address.SchedulerAddress.of("tcp://127.1.2.3:1").is_open
+    assert not cluster_address.SchedulerAddress.of("tcp://[::1]:1").is_open
+    assert cluster_address.SchedulerAddress.of("tcp://10.0.0.1:1").is_open
+
+
+def test_a_cluster_without_workers_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_ALONE", 0.2)
+    monkeypatch.setattr(cluster, "_POLL", 0.05)
+    said = list[str]()
+    with Store(tmp_path / "some.sqlite") as store, SweepWriter(store, "some") as writer:
+        queue = cluster_queue.RunQueue(SPECS, "torch", writer)
+        with pytest.raises(InputError, match="no worker has come in 0 s; start some with"):
+            Cluster(Silent(), None, said.append).run(queue, writer)
+    assert said == ["the cluster has no workers; waiting 0 s for one"]
+
+
+def test_strangers_cannot_use_a_local_cluster():
+    """Other users of the machine reach its ports, and must not reach more."""
+    from distributed import Client
+
+    with connected_cluster("local:1", print) as connected:
+        address = connected._client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        for guess in (address, address.replace("tls", "tcp")):
+            with pytest.raises((OSError, TypeError, RuntimeError)):
+                Client(guess, timeout=1, set_as_default=False)
+        assert connected._client.submit(os.getpid).result() != os.getpid()
+
+
+def test_a_tls_scheduler_with_certificates_from_the_sweep_file(tmp_path):
+    """And not without them."""
+    from distributed import Security
+
+    made = Security.temporary()
+    files = {"ca_file": made.tls_ca_file, "cert": made.tls_client_cert, "key": made.tls_client_key}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    path = tmp_path / "some.toml"
+    lines = "".join(f"{name} = '{name}'\n" for name in files)
+    path.write_text(f"[cluster]\n{lines}{GRID}")
+    sweep = read_sweep(path)
+    address = f"tls://127.0.0.1:{(port := free_port())}"
+    words = ("--tls-ca-file", tmp_path / "ca_file", "--tls-cert", tmp_path / "cert")
+    words = (*words, "--tls-key", tmp_path / "key")
+    with (
+        dask("scheduler", "--host", "127.0.0.1", "--protocol", "tls", "--port", port, *words),
+        dask("worker", address, "--nthreads", 1, "--no-nanny", *words),
+    ):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        other = Security.temporary()
+        (tmp_path / "other").write_text(other.tls_client_cert)
+        (tmp_path / "other-key").write_text(other.tls_client_key)
+        stranger = cluster_address.TlsFiles(
+            tmp_path / "ca_file", tmp_path / "other", tmp_path / "other-key"
+        )
+        with (
+            pytest.raises(InputError, match="the certificates do not fit"),
+            connected_cluster(address, print, stranger),
+        ):
+            pass
+        with connected_cluster(address, print, sweep.tls) as connected:
+            run_sweep(sweep, tmp_path / "far.sqlite", ClusterExecutor(connected, "native"))
+    run_sweep(sweep, tmp_path / "near.sqlite", "native")
+    assert table(tmp_path / "far.sqlite") == table(tmp_path / "near.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("ca_file = 'a'", r"\[cluster\]: cert is missing"),
+        ("ca_file = 'a'\ncert = 'b'\nkey = 'c'", r"\[cluster\]: .*a: no such file"),
+        ("cafile = 'a'", r"\[cluster\]: .*cafile"),
+    ],
+)
+def test_wrong_cluster_tables(lines, says, tmp_path):
+    (tmp_path / "some.toml").write_text(f"[cluster]\n{lines}\n{GRID}")
+    with pytest.raises(InputError, match=says):
+        read_sweep(tmp_path / "some.toml")
+
+
+def test_without_certificates_there_is_no_local_cluster(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    says = "needs the package cryptography, for certificates that keep other users out"
+    with pytest.raises(InputError, match=says), connected_cluster("local:1", print):
         pass
 
 
@@ -213,7 +359,7 @@ def test_without_the_package_there_is_a_remedy(command, monkeypatch, tmp_path):
     path.write_text("[grid]\nitems = 16\nd_model = 8\nheads = 1\nkey_dim = 1\n")
     code, _, err = command("sweep", path, "--cluster", "local:2")
     assert code == 2
-    assert err.endswith("install it with: pip install distributed\n")
+    assert err.endswith("install it with: pip install distributed cryptography\n")
 
 
 def test_a_result_that_died_with_its_worker_is_not_waited_for():
@@ -223,5 +369,5 @@ def test_a_result_that_died_with_its_worker_is_not_waited_for():
         def result(self, timeout: float) -> None:
             raise TimeoutError
 
-    cluster = Cluster(Silent("two"), None, print)
-    assert cluster._result("one", Lost()) == []
+    made = Cluster(Silent("two"), None, print)
+    assert made._result("one", Lost()) == []

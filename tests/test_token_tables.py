@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from headcount import InputError
+from headcount.problem import pretrained
 from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.pretrained import DATA, frequent_ids
 from headcount.problem.streams import generator
@@ -227,7 +229,7 @@ def test_another_width_is_refused():
 def hub(monkeypatch, tmp_path):
     """A hub that holds a narrow GPT-2 of as many rows as asked for; row i is (i, −i)."""
 
-    def holding(rows: int) -> None:
+    def holding(rows: int, known: bool = True) -> None:
         numbers = torch.arange(float(rows))
         weights = {
             "wte.weight": torch.stack([numbers, -numbers], dim=1),
@@ -235,9 +237,14 @@ def hub(monkeypatch, tmp_path):
         }
         save_file(weights, tmp_path / "model.safetensors")
 
-        def download(repository: str, file: str) -> str:
+        def download(repository: str, file: str, revision: str) -> str:
             assert (repository, file) == ("openai-community/gpt2", "model.safetensors")
+            assert revision == "607a30d783dfa663caf39e06633721c8d4cfcd7e"
             return str(tmp_path / file)
+
+        if known:
+            digest = hashlib.sha256((tmp_path / "model.safetensors").read_bytes()).hexdigest()
+            monkeypatch.setattr(pretrained, "_GPT2_SHA256", digest)
 
         monkeypatch.setitem(
             sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download)
@@ -255,9 +262,9 @@ def test_gpt2_from_the_hub(hub):
     assert table.null.tolist() == [50256, -50256]
 
 
-def test_a_short_gpt2(hub):
-    hub(50256)
-    with pytest.raises(InputError, match="has 50256 rows, not 50,257"):
+def test_another_file_than_gpt2s_is_refused(hub):
+    hub(50257, known=False)
+    with pytest.raises(InputError, match=r"model\.safetensors: is not GPT-2's file"):
         token_table("gpt2")
 
 
@@ -266,7 +273,7 @@ def test_gpt2_without_the_package_or_the_network(monkeypatch):
     with pytest.raises(InputError, match="pip install huggingface_hub, or use the table sample"):
         token_table("gpt2")
 
-    def unreachable(*_: str) -> str:
+    def unreachable(*_: str, revision: str) -> str:
         raise FileNotFoundError("no connection")
 
     monkeypatch.setitem(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from headcount.errors import InputError
 
+MOST_COLUMNS = 2**20  # of a text table: as wide as a model may be
+_LONGEST_LINE = 2**26  # characters
+
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import Tensor
 
 
@@ -29,22 +34,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> target.read_text()
     'whole'
     """
-    path = Path(path).resolve()
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file; choose another path")
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
-        )
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
-        ) from None
-    os.close(handle)
-    temporary = Path(name)
+    path = _resolved(path)
+    # An existing file keeps its permissions: a private one must not become readable by others.
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    temporary = _created(path, mode)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp made it readable by its owner alone
+        if mode is not None:
+            temporary.chmod(mode)  # a writer may have made the file anew
         with temporary.open("rb") as written:
             os.fsync(written.fileno())  # before the rename, or a crash could leave an empty file
         os.replace(temporary, path)
@@ -55,6 +52,38 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """The file that a path leads to, refused where none can be written."""
+    try:
+        found = Path(path).resolve()
+        if not found.exists() or found.is_file():
+            return found
+        reason = "is not a regular file"
+    except (OSError, RuntimeError):
+        reason = "its links form a loop, or cannot be followed"
+    except ValueError:  # a NUL
+        reason = "is not the name of a file"
+    raise InputError(f"{path}: {reason}; choose another path")
+
+
+def _created(path: Path, mode: int | None) -> Path:
+    """A new, empty file beside `path`, with these permissions or those that the umask leaves.
+
+    The system applies the umask. Reading it means setting it, for all threads of the process.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
+    try:
+        handle = os.open(
+            temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666 if mode is None else mode & 0o666
+        )
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot write there ({error.strerror}); choose a writable folder that exists"
+        ) from None
+    os.close(handle)
+    return temporary
 
 
 def save_tensors(
@@ -74,10 +103,28 @@ def save_tensors(
             raise OSError(str(error)) from None
 
 
+def save_frame(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
+    """Write a Parquet file, whole or not at all, whose pages have checksums."""
+    with replacing(path) as temporary:
+        frame.to_parquet(temporary, index=False, compression="zstd", write_page_checksum=True)
+
+
+def load_frame(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a Parquet file; a ValueError says what is wrong with it."""
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path, page_checksum_verification=True)
+    except Exception as error:  # pandas and Arrow let out whatever a damaged footer runs into
+        if isinstance(error, MemoryError):
+            raise
+        raise ValueError(str(error).split("\n")[0] or type(error).__name__) from None
+
+
 def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """The lines of a CSV or TSV file that are not blank: number and fields."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(bounded_lines(file, path, separator), delimiter=separator)
         try:
             for fields in reader:
                 if any(field.strip() for field in fields):
@@ -90,6 +137,19 @@ def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             ) from None
 
 
+def bounded_lines(file: TextIO, path: Path, separator: str) -> Iterator[str]:
+    """The lines of a text table; one too long to be a row is refused before it fills the memory."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) >= _LONGEST_LINE or line.count(separator) >= MOST_COLUMNS:
+            raise InputError(
+                f"{path}, line {number}: has more than {MOST_COLUMNS:,} columns or "
+                f"{_LONGEST_LINE:,} characters; write one line per item"
+            )
+        yield line
+
+
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors on the CPU, no two in one memory, which the format cannot express."""
     parts, seen = dict[str, "Tensor"](), set[int]()
@@ -99,13 +159,6 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         parts[name] = part.clone() if place in seen else part
         seen.add(place)
     return parts
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 LINE_EVERY = 10.0  # seconds between plain lines
+# Control characters but tab and line end, and the marks that turn the direction of a line.
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _FIRST_SHARE = 0.01  # of the work, before which the time left is anyone's guess
 
 
@@ -23,9 +26,31 @@ class Status(NamedTuple):
     left: float | None = None
 
 
+def printable(text: str) -> str:
+    r"""The text without characters that command a terminal; they are shown as their codes.
+
+    Names and notes come from files of others: escape sequences in them could move the cursor, or
+    make a terminal type.
+
+    >>> print(printable("\x1b[2Jred\x07, \x9b1m, a\nb"))
+    \x1b[2Jred\x07, \x9b1m, a
+    b
+    """
+    return _COMMANDS.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def in_one_line(text: str) -> str:
+    r"""The same with line ends shown as their codes, for a value in a line of its own.
+
+    >>> print(in_one_line("a\nb"))
+    a\nb
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", " ")
+
+
 def notice(text: str) -> None:
     """Print a line that is not the result on standard error, so that pipes stay clean."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -96,13 +121,13 @@ def progress_bar(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0, text="")
+        task = bar.add_task(in_one_line(title), total=1.0, text="")
 
         def refresh() -> None:
             now = status()
@@ -122,9 +147,10 @@ def progress_line(every: float = 0.0, quiet: bool = False) -> Iterator[Callable[
         yield lambda text: None
     elif sys.stderr.isatty():
         from rich.console import Console
+        from rich.text import Text
 
         with Console(stderr=True).status("…") as line:
-            yield line.update
+            yield lambda text: line.update(Text(in_one_line(text)))
     else:
         lines = Lines(every, at_once=True)
         yield lambda text: lines(lambda: text)

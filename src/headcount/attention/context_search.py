@@ -23,7 +23,7 @@ _CLIMB = 4  # contexts of a pair that are looked at first
 # So many pairs of a batch, the nearest to breaking, have so many items exchanged.
 _NEAREST, _SLOTS = 16, 16
 _CHUNK = 2**20  # numbers (cases × heads × items) worked on at once
-_LARGEST = 600.0  # exponents end here; beyond, no probability changes by more than `TINY`
+_LARGEST = 600.0  # exponents of a_t end here, so that no sum overflows; `_slack` covers the change
 _LOOSE = 1e-9  # ranges of s are widened by this share, more than the rounding of any sum
 
 
@@ -237,5 +237,15 @@ class NonEdgeSearch(ContextSearch):
 
 
 def _slack(rivals: Float[Tensor, "cases heads items"]) -> float:
-    """More than the rounding of a sum of 1/s_k ≤ 1 over heads."""
+    """More than rounding and the end of exponents can move A_ij = Σ_k 1/s_k.
+
+    A cut closes a case only where all its contexts keep A_ij this far on the right side of `level`.
+
+    Rounding: 1/s_k ≤ 1 since j is inside, and the sum over h heads is off by less than h²·2⁻⁵².
+    Exponents: let s be the true sum and s' the one with each a_t moved into e^±600. Where some
+    a_t > e^600, both sums are at least e^600, and 1/s and 1/s' at most e^−600. Otherwise s' exceeds
+    s by at most ℓ·e^−600, and as both are at least 1, so do 1/s and 1/s' differ at most. Over heads
+    that is h·ℓ·e^−600 < h·ℓ·2⁻⁸⁶⁵: far below h·2⁻⁴⁰, but not below `TINY` = 2⁻⁹⁰⁰, so that a τ
+    near e^−600 is decided by this slack alone.
+    """
     return rivals.shape[1] * 2.0**-40

@@ -27,11 +27,13 @@ def checked_contexts(
     contexts: Int[Tensor, "count length"], graph: Graph
 ) -> Int[Tensor, "count length"]:
     """The contexts as int64, refused unless each row holds distinct items of the graph."""
-    if contexts.ndim != 2 or contexts.is_floating_point() or 0 in contexts.shape:
+    odd = contexts.is_floating_point() or contexts.is_complex() or contexts.dtype == torch.bool
+    if contexts.ndim != 2 or odd or 0 in contexts.shape:
         raise InputError(
             f"contexts of shape {tuple(contexts.shape)} must be rows of item ids, at least one"
         )
-    ordered = contexts.sort(dim=1).values.long()
+    contexts = contexts.long()  # ids of more than 63 bits become negative, and are refused below
+    ordered = contexts.sort(dim=1).values
     outside = (ordered[:, 0] < 0) | (ordered[:, -1] >= graph.items)
     repeated = (ordered[:, 1:] == ordered[:, :-1]).any(1)
     for bad, what in (
@@ -40,7 +42,7 @@ def checked_contexts(
     ):
         if bad.any():
             raise InputError(f"context {int(bad.nonzero()[0])} holds {what}; correct it")
-    return contexts.long()
+    return contexts
 
 
 def verify_contexts(

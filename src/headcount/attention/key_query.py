@@ -17,10 +17,12 @@ from headcount.attention.shared_keys import require_kv_heads
 from headcount.errors import InputError
 from headcount.notebook import chart
 from headcount.problem.graph import Graph
+from headcount.problem.real_numbers import real_array, real_number, real_tensor, require_plain
 from headcount.problem.tables import TableLike
 from headcount.shapes import Bool, Float
 
 Decide = Literal["threshold", "top"]  # edges exceed τ, or targets are the top of their row
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +66,10 @@ class KeyQuery:
             raise InputError(f"aggregation {self.aggregation!r} is unknown; use {known}")
         if not (self.queries.isfinite().all() and self.keys.isfinite().all()):
             raise InputError("the weights hold a NaN or infinite entry; they cannot be used")
-        object.__setattr__(self, "threshold", float(self.threshold))
+        object.__setattr__(self, "threshold", real_number(self.threshold, "threshold"))
         if not math.isfinite(self.threshold):
             raise InputError(f"the threshold is {self.threshold}; give a finite number")
-        object.__setattr__(self, "temperature", float(self.temperature))
+        object.__setattr__(self, "temperature", real_number(self.temperature, "temperature"))
         if not 0 < self.temperature < math.inf:
             raise InputError(f"temperature {self.temperature} is not a positive number; choose one")
         if self.temperature != 1 and self.aggregation != "logsumexp":
@@ -169,7 +171,7 @@ class KeyQuery:
     def context_length(self) -> int | None:
         """The context length that softmax weights were made for, where their notes say it."""
         noted = self.notes.get("context_length", "")
-        return int(noted) if noted.isdecimal() and int(noted) > 0 else None
+        return int(noted) if noted.isdecimal() and len(noted) < 10 and int(noted) > 0 else None
 
     @property
     def decided_by(self) -> Decide:
@@ -288,16 +290,14 @@ def per_head(
 
 
 def _as_tensor(given: Any, name: str) -> Tensor:
-    """Weights as a tensor; arrays are converted, and anything else is refused."""
-    if isinstance(given, np.ndarray) and given.dtype.kind in "fiu":
-        return torch.from_numpy(np.ascontiguousarray(given, dtype=_float_type(given)))
+    """Weights as a tensor of floats; arrays are converted, and what would be rounded is refused."""
+    if isinstance(given, np.ndarray):
+        given = torch.from_numpy(real_array(given, name).copy())
     if not isinstance(given, Tensor):
         raise InputError(
             f"{name} is a {type(given).__name__}; give a tensor or an array of numbers, "
             "heads × d_model × key_dim"
         )
-    return given
-
-
-def _float_type(given: np.ndarray) -> np.dtype:
-    return given.dtype.newbyteorder("=") if given.dtype.kind == "f" else np.dtype(np.float32)
+    require_plain(given, name)
+    # Floats stay as they are, with their gradients: scores are computed in float32 at least.
+    return given if given.dtype in _FLOATS else real_tensor(given, name)

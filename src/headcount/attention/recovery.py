@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from headcount.attention.key_query import Decide, KeyQuery
@@ -174,20 +176,24 @@ def summarise(
     false_negatives: int,
     lowest_edge: Extreme | None,
     highest_non_edge: Extreme | None,
+    score_error: float,
     decide: Decide = "threshold",
     **rest: Any,
 ) -> Recovery:
-    """Put the counts together: exactness, the margin of Definition 9.1, micro-F1."""
+    """Put the counts together: exactness, the margin of Definition 9.1, micro-F1.
+
+    `score_error` bounds the error of the two scores; that of the margin is added here.
+    """
     correct = not (false_positives or false_negatives)
-    margins: list[float] = []
+    distances: list[tuple[float, float]] = []  # the margin is the least difference
     if decide == "top":
         if lowest_edge and highest_non_edge:
-            margins = [lowest_edge.score - highest_non_edge.score]
+            distances = [(lowest_edge.score, highest_non_edge.score)]
     else:
-        margins = [lowest_edge.score - weights.threshold] if lowest_edge else []
-        margins += [weights.threshold - highest_non_edge.score] if highest_non_edge else []
-    margin = min(margins) if margins else float("inf")
-    if margins and not math.isfinite(margin):
+        distances = [(lowest_edge.score, weights.threshold)] if lowest_edge else []
+        distances += [(weights.threshold, highest_non_edge.score)] if highest_non_edge else []
+    margin = min((one - other for one, other in distances), default=float("inf"))
+    if distances and not math.isfinite(margin):
         raise InputError(
             "the distance from a score to the threshold overflows float64; scale the weights down"
         )
@@ -209,5 +215,14 @@ def summarise(
         highest_non_edge=highest_non_edge,
         scope=scope,
         decide=decide,
+        score_error=_with_rounding(score_error, distances),
         **rest,
     )
+
+
+def _with_rounding(error: float, distances: Sequence[tuple[float, float]]) -> float:
+    """The error of scores and that of their distances, which are rounded too; all rounded up."""
+    lost = max((abs(Fraction(a) - Fraction(b) - Fraction(a - b)) for a, b in distances), default=0)
+    if not lost or not math.isfinite(error):
+        return error
+    return math.nextafter(error + math.nextafter(float(lost), math.inf), math.inf)

@@ -7,17 +7,20 @@ import os
 import warnings
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
 from headcount.files import existing_file, save_tensors
+from headcount.problem.real_numbers import is_rounded_integer, real_tensor
 
 _FORMAT = "headcount-key-query"
 _VERSION = 2
 # What truncated or altered files raise on the way from bytes to weights.
-_DAMAGED = (SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError)
+_DAMAGED = (
+    *(SafetensorError, KeyError, TypeError, AttributeError, OverflowError, ValueError),
+    *(RecursionError, RuntimeError),
+)
 
 
 def save(weights: KeyQuery, path: str | os.PathLike[str]) -> None:
@@ -52,9 +55,9 @@ def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
                 raise InputError(f"{path}: written by a newer headcount; upgrade this one")
             notes = json.loads(metadata["notes"])
             return KeyQuery(
-                queries=_floating(file.get_tensor("queries")),
-                keys=_floating(file.get_tensor("keys")),
-                threshold=float(metadata["threshold"]),
+                queries=real_tensor(file.get_tensor("queries"), "queries"),
+                keys=real_tensor(file.get_tensor("keys"), "keys"),
+                threshold=_threshold(metadata["threshold"]),
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
                 notes={str(name): str(text) for name, text in notes.items()},
@@ -77,8 +80,10 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
     return load_weights(path)
 
 
-def _floating(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        raise InputError("the weights are complex; they must be real")
-    # Half precision is exact in float32, in which scores are computed.
-    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+def _threshold(text: str) -> float:
+    """The threshold, as `save` wrote it or as an integer that float64 holds."""
+    if is_rounded_integer(text):
+        raise InputError(
+            f"the threshold is {text[:40]}, which float64 rounds; scale the weights down"
+        )
+    return float(text)

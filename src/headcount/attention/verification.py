@@ -23,6 +23,7 @@ from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
 from headcount.problem.graph import Graph
+from headcount.problem.real_numbers import real_array
 from headcount.problem.tables import TableLike, table_for
 from headcount.shapes import Int
 
@@ -78,7 +79,8 @@ def verify(
             "headcount.KeyQuery(queries, keys, threshold)"
         )
     rows, weights = table_for(graph, table), weights.detached()
-    contexts = torch.from_numpy(contexts) if isinstance(contexts, np.ndarray) else contexts
+    if contexts is not None and not isinstance(contexts, Tensor | ContextSampler):
+        contexts = torch.from_numpy(real_array(np.asarray(contexts), "contexts").copy())
     _check(weights, graph, rows, contexts, samples, precision)
     decide = decide or weights.decided_by
     if decide not in get_args(Decide):

@@ -99,7 +99,7 @@ class StackState:
                     BlockSpec.from_json(text)
                     for text in json.loads((file.metadata() or {})["specs"])
                 ]
-        except (SafetensorError, KeyError, ValueError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{path}: is not a state of block runs ({error}); remove it to start them again"
             ) from None
@@ -124,7 +124,7 @@ class StackState:
                     if name.startswith(start)
                 }
             return cls(specs=cls.runs_in(path), **parts)
-        except (SafetensorError, KeyError, ValueError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{path}: is not a state of block runs ({error}); remove it to start them again"
             ) from None

@@ -29,6 +29,7 @@ OnCheck = Callable[[StackState], None]
 OnResults = Callable[[list[BlockResult]], None]
 Begin = Callable[[], StackState]  # a stack that takes memory only when its turn comes
 _STATE_EVERY = 20.0  # seconds
+_FIRST_STATE = 3.0  # seconds to the first, then twice as long each time
 _STATE_SHARE = 0.02  # of the time, at most, goes into handing out states
 
 
@@ -162,7 +163,7 @@ class _StackRun:
 
     def __init__(self, stack: BlockStack, progress: bool, on_check: OnCheck | None) -> None:
         self._stack, self._progress, self._on_check = stack, progress, on_check
-        self._handed_out, self._pause = time.monotonic(), _STATE_EVERY
+        self._handed_out, self._pause = time.monotonic(), _FIRST_STATE
         self._lines = Lines()
 
     def finish(self, stop: Callable[[], bool]) -> bool:
@@ -207,7 +208,8 @@ class _StackRun:
             self._on_check(self._stack.state)
         self._handed_out = time.monotonic()
         # Writing a large state may take minutes: the pause then grows with it.
-        self._pause = max(_STATE_EVERY, (self._handed_out - began) / _STATE_SHARE)
+        usual = min(2 * self._pause, _STATE_EVERY)
+        self._pause = max(usual, (self._handed_out - began) / _STATE_SHARE)
 
     def _say(self, rate: float) -> None:
         if self._progress:

@@ -43,7 +43,9 @@ def block(
     device: Annotated[DeviceOption, typer.Option(help="Where to train.")] = DeviceOption.auto,
     cluster: Annotated[
         str | None,
-        typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
+        typer.Option(
+            help="local:N worker processes, or a dask scheduler: tls://host:port, tcp://host:port."
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
@@ -75,7 +77,7 @@ def block(
     asked = read_block_plan(plan, table)
     folder = BlockFolder(out or Path("results") / f"block-{Path(plan).stem}")
     words = ["headcount", "block", plan, *(["--table", table] if table else [])]
-    with _executor(device.value, cluster, quiet) as (executor, stop):
+    with _executor(asked, device.value, cluster, quiet) as (executor, stop):
         if not quiet:
             _announce(asked, folder.path)
         counts = run_blocks(
@@ -96,7 +98,7 @@ def block(
 
 @contextmanager
 def _executor(
-    device: str, cluster: str | None, quiet: bool
+    asked: BlockPlan, device: str, cluster: str | None, quiet: bool
 ) -> Iterator[tuple[BlockExecutor, Stop | None]]:
     """Who trains, and what stops it: `train_blocks` handles Ctrl-C itself in this process."""
     if cluster is None:
@@ -105,11 +107,11 @@ def _executor(
         yield LocalBlockExecutor(device, progress=not quiet), None
         return
     from headcount.sweeps.block_cluster import ClusterBlockExecutor
-    from headcount.sweeps.cluster import connected_cluster
+    from headcount.sweeps.cluster_connection import connected_cluster
 
     with (
         stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
-        connected_cluster(cluster, notice) as connected,
+        connected_cluster(cluster, notice, asked.tls) as connected,
     ):
         yield ClusterBlockExecutor(connected, cluster, device), stop
 

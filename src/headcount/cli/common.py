@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ import typer
 
 from headcount.cli.streams import prints_unicode
 from headcount.errors import InputError
-from headcount.progress import notice
+from headcount.progress import in_one_line, notice, printable
 
 if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
@@ -66,10 +67,10 @@ def emit(result: Mapping[str, Any], as_json: bool, title: str = "") -> None:
         _print_json(result)
         return
     if title:
-        print(title)
+        print(printable(title))
     width = max(len(name) for name in result) + 2
     for name, value in result.items():
-        print(f"  {name.replace('_', ' '):<{width}}{_readable(value)}")
+        print(f"  {in_one_line(name).replace('_', ' '):<{width}}{in_one_line(_readable(value))}")
 
 
 def fail(text: str, code: int = 2) -> NoReturn:
@@ -82,7 +83,9 @@ def fail(text: str, code: int = 2) -> NoReturn:
 
 def _print_json(result: Mapping[str, Any]) -> None:
     # One write with its line end: commands that share an unbuffered stream do not mix their lines.
-    print(json.dumps(_plain(result), ensure_ascii=not prints_unicode()) + "\n", end="")
+    text = json.dumps(_plain(result), ensure_ascii=not prints_unicode())
+    # JSON allows some control characters in texts; terminals take them for commands.
+    print(re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found.group()):04x}", text) + "\n", end="")
 
 
 def check_output(path: Path | None, *suffixes: str) -> None:

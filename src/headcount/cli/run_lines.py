@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headcount.progress import in_one_line
+
 if TYPE_CHECKING:
     from headcount.store.store import Store
 
@@ -24,6 +26,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     base        7
     softmax    12
     """
+    rows = [[in_one_line(text) for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *rest in rows:

@@ -86,11 +86,11 @@ def _notes(notes: Mapping[str, str], json: bool) -> dict[str, object]:
 
     try:
         certificate = Certificate.from_notes(notes).as_dict()
-    except InputError:  # there is none, or somebody has changed it: the notes as they are
-        return dict(notes)
+        margin = f"relative margin {certificate['relative_margin']:.3g}"
+        line = f"{certificate['pairs']:,} pairs, {margin}; headcount verify checks it again"
+    except (InputError, TypeError, ValueError, KeyError, AttributeError):
+        return dict(notes)  # there is none, or somebody has changed it: the notes as they are
     others = {name: text for name, text in notes.items() if not name.startswith("certificate")}
-    margin = f"relative margin {certificate['relative_margin']:.3g}"
-    line = f"{certificate['pairs']:,} pairs, {margin}; headcount verify checks it again"
     return {**others, "certificate": certificate if json else line}
 
 

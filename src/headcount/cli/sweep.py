@@ -15,10 +15,11 @@ import typer
 from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.cli.run_lines import aligned, cell
 from headcount.interrupts import STOPPING, stoppable
-from headcount.progress import Status, duration, notice, progress_bar
+from headcount.progress import Status, duration, notice, printable, progress_bar
 
 if TYPE_CHECKING:
     from headcount.store.store import Store
+    from headcount.sweeps.cluster_address import TlsFiles
     from headcount.sweeps.file import SweepFile
     from headcount.sweeps.runner import Executor
     from headcount.sweeps.writer import SweepProgress
@@ -40,7 +41,9 @@ def sweep(
     ] = False,
     cluster: Annotated[
         str | None,
-        typer.Option(help="local:N worker processes, or a dask scheduler, tcp://host:port."),
+        typer.Option(
+            help="local:N worker processes, or a dask scheduler: tls://host:port, tcp://host:port."
+        ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -116,7 +119,7 @@ def _run(
         try:
             with (
                 stoppable((signal.SIGINT, signal.SIGTERM), STOPPING) as stop,
-                _executor(engine, cluster) as executor,
+                _executor(engine, cluster, asked.tls) as executor,
                 progress_bar(asked.name, lambda: _status(progress), quiet) as refresh,
             ):
                 progress = run_sweep(asked, store, executor, on_beat=on_beat, stop=stop)
@@ -131,15 +134,16 @@ def _run(
 
 
 @contextmanager
-def _executor(engine: EngineName, cluster: str | None) -> Iterator[Executor]:
+def _executor(engine: EngineName, cluster: str | None, tls: TlsFiles | None) -> Iterator[Executor]:
     if cluster is None:
         from headcount.sweeps.runner import LocalExecutor
 
         yield LocalExecutor(chosen_engine(engine))
         return
-    from headcount.sweeps.cluster import ClusterExecutor, connected_cluster
+    from headcount.sweeps.cluster import ClusterExecutor
+    from headcount.sweeps.cluster_connection import connected_cluster
 
-    with connected_cluster(cluster, notice) as connected:
+    with connected_cluster(cluster, notice, tls) as connected:
         yield ClusterExecutor(connected, engine)
 
 
@@ -171,8 +175,10 @@ def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool)
         emit(told, True)
         return
     print(
-        f"{asked.name}: {told['runs']:,} runs, {told['trained']:,} trained "
-        f"in {duration(told['seconds'])}, {told['known']:,} known before; all in {store.path}"
+        printable(
+            f"{asked.name}: {told['runs']:,} runs, {told['trained']:,} trained "
+            f"in {duration(told['seconds'])}, {told['known']:,} known before; all in {store.path}"
+        )
     )
     for rows in (told["thresholds"], told["searches"]):
         if rows:

@@ -117,11 +117,14 @@ def train(
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 5 --graph skewed --table binary
       headcount train --items 64 --d-model 16 --heads 4 --key-dim 8 --kv-heads 1
     """
+    from headcount.sweeps.toml_table import MOST_RUNS
     from headcount.training.problem_files import ProblemFiles
     from headcount.training.spec import RunSpec, sizes_of
 
     if seeds < 1:
         raise InputError(f"--seeds {seeds} trains nothing; choose at least 1")
+    if seeds > MOST_RUNS:
+        raise InputError(f"--seeds {seeds:,} are too many runs; choose at most {MOST_RUNS:,}")
     if steps is not None and steps < 1:
         raise InputError(f"--steps {steps} trains nothing; choose at least 1")
     words = None if names is None else str(names)

@@ -141,7 +141,7 @@ class Certificate:
         remedy = "compile the weights again"
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not a certificate: {error}; {remedy}") from None
         if not isinstance(values, dict):
             raise InputError(f"not a certificate: no JSON object; {remedy}")

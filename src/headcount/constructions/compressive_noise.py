@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headcount.attention.verification import verify
 from headcount.constructions.template import Signatures, fill, inverter, split_sources
+from headcount.memory import require_memory
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 from headcount.theory.margins import measured_margin
@@ -45,8 +46,10 @@ def measure_noise(
     >>> found.heads, found.block, sorted(found.parts)
     (4, 8, ['n1', 'n2', 'n3', 'signal'])
     """
-    graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     heads = usual_heads(items, d_model) if heads is None else heads
+    numbers = max(heads, 1) * max(d_model, 1) * key_dim + items * key_dim
+    require_memory(32 * numbers, f"{heads:,} heads of {d_model:,} × {key_dim:,} on {items:,} items")
+    graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     matchings, signatures = split_sources(graph, heads), Signatures(seed=seed)
     weights = fill(table, matchings, signatures, key_dim, inverter("transpose"))
     found = verify(weights, graph, table)

@@ -111,6 +111,11 @@ def _from_pairs(pairs: np.ndarray, items: int | None, names: Names | None) -> Gr
                 vocabulary = as_vocabulary(own, items)
             pairs = np.array([vocabulary.id(str(end)) for end in pairs.ravel()]).reshape(-1, 2)
         elif all(isinstance(end, int | np.integer) for end in pairs.ravel()):
+            largest = max(map(abs, pairs.ravel().tolist()))
+            if largest >= 2**63:
+                raise InputError(
+                    f"an id of {len(str(largest))} digits is none; number items from 0"
+                )
             pairs = pairs.astype(np.int64)
     if pairs.dtype.kind not in "iu":
         raise InputError("edges must be (source, target) pairs of integers or of names")

@@ -13,6 +13,7 @@ import pandas as pd
 
 from headcount.errors import InputError
 from headcount.files import existing_file, read_records, replacing
+from headcount.memory import require_memory
 from headcount.problem.graph import MOST_ITEMS, Graph
 from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary
 from headcount.shapes import Int
@@ -74,6 +75,7 @@ def read_graph(
     plain = columns == (0, 1, 2, False) and not any(map(_is_id, vocabulary or ()))
     pairs = _plain_ids(path) if plain else None
     if pairs is None:
+        require_memory(10 * path.stat().st_size, f"{path}: reading it")
         records = list(_records(path, columns))
         odd = next(iter(records), None) if columns.by_name else _first_name(records)
         if odd is None:
@@ -149,10 +151,14 @@ def _plain_ids(path: Path) -> Int[np.ndarray, "edges 2"] | None:
     """The fast way, for files of two columns of digits alone; None for all others."""
     allowed = np.zeros(256, dtype=bool)
     allowed[np.frombuffer(f"0123456789+-{_separator(path)}\r\n ".encode(), dtype=np.uint8)] = True
+    separators, lines = 0, 1
     with path.open("rb") as file:
         file.readline()
         while block := file.read(1 << 24):
-            if not allowed[np.frombuffer(block, dtype=np.uint8)].all():
+            counts = np.bincount(np.frombuffer(block, dtype=np.uint8), minlength=256)
+            separators += counts[ord(_separator(path))]
+            lines += counts[ord("\n")] + counts[ord("\r")]
+            if counts[~allowed].any() or separators > lines:
                 return None
     try:
         blocks = pd.read_csv(
@@ -239,13 +245,17 @@ def _own_names(
 
 
 def _ids(path: Path, records: list[Record]) -> Int[np.ndarray, "edges 2"]:
-    pairs = [(int(source), int(target)) for _, source, target in records]
-    for (line, *ends), pair in zip(records, pairs, strict=True):
+    pairs = []
+    for line, *ends in records:
+        # Python refuses to read thousands of digits; 20 characters are enough for 64 bits.
+        short = all(len(end.strip()) <= 20 for end in ends)
+        pair = tuple(map(int, ends)) if short else (2**63,)
         if max(map(abs, pair)) >= 2**63:
             raise InputError(
                 f"{path}, line {line}: {_shown(ends)} has an id of more than 64 bits; "
                 "number the items from 0"
             )
+        pairs.append(pair)
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 

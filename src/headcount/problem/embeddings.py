@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.memory import require_memory
 from headcount.problem.streams import generator
 from headcount.shapes import Float
 
@@ -17,7 +18,7 @@ _TABLE = 0x7AB  # salt: a graph and a table of one seed are independent
 
 def one_hot_embeddings(items: int) -> Float[Tensor, "items items"]:
     """x_i = e_i, no compression: d_model = m (Construction I)."""
-    _require_size(items, 1)
+    _require_size(items, items)
     return torch.eye(items)
 
 
@@ -62,3 +63,4 @@ def _require_size(items: int, d_model: int) -> None:
         raise InputError(
             f"a table of {items} × {d_model} has no entries; choose items and d_model of at least 1"
         )
+    require_memory(24 * items * d_model, f"a table of {items:,} × {d_model:,}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import read_records
+from headcount.files import bounded_lines, read_records
+from headcount.memory import require_memory
+from headcount.problem.real_numbers import is_rounded_integer, require_exact_integers
 from headcount.problem.vocabulary import Vocabulary
 
 _NAME = "name"
@@ -44,10 +47,14 @@ def frame_rows(
     if not len(numbers.columns):
         raise InputError(f"{source}: no column holds numbers; give one column per dimension")
     for column in numbers:
-        if not pd.api.types.is_numeric_dtype(numbers[column]):
+        dtype = numbers[column].dtype
+        if not pd.api.types.is_numeric_dtype(dtype) or dtype.kind == "O":  # "O": decimals
             raise InputError(
-                f"{source}, column {column!r}: holds {numbers[column].dtype}, not numbers; "
-                "leave it out"
+                f"{source}, column {column!r}: holds {dtype}, not numbers; leave it out"
+            )
+        if dtype.kind in "iu":  # pandas rounds them where another column has floats
+            require_exact_integers(
+                numbers[column].dropna().to_numpy(np.dtype(dtype.kind + "8")), source
             )
     if any(pd.api.types.is_extension_array_dtype(dtype) for dtype in numbers.dtypes):
         return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -97,7 +104,14 @@ def _chosen(lists: list, key: str | None, source: str | os.PathLike[str]) -> obj
 
 def _stacked(column: Any, source: str | os.PathLike[str]) -> np.ndarray:
     rows = [np.asarray(entry) for entry in column]
-    for place, row in enumerate(rows):
+    for place, (row, entry) in enumerate(zip(rows, column, strict=True)):
+        require_exact_integers(row, source)
+        if row.dtype.kind == "f" and isinstance(entry, list | tuple):  # numpy rounds a mixed list
+            for number in entry:
+                if is_rounded_integer(number):
+                    raise InputError(
+                        f"{source}, row {place}: float64 rounds {number}; scale it down"
+                    )
         if row.shape != rows[0].shape or row.ndim != 1:
             raise InputError(
                 f"{source}, row {place}: has a list of shape {row.shape}, the first row "
@@ -107,20 +121,29 @@ def _stacked(column: Any, source: str | os.PathLike[str]) -> np.ndarray:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as file:
-            return pq.read_table(file).to_pandas()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        with path.open("rb") as file, pq.ParquetFile(file) as opened:
+            about = opened.metadata
+            groups = [about.row_group(place) for place in range(about.num_row_groups)]
+            # A few bytes can stand for millions of equal numbers.
+            cells = sum(
+                part.column(k).num_values for part in groups for k in range(part.num_columns)
+            )
+            require_memory(16 * cells, f"{path}: reading its {cells:,} entries")
+            return opened.read().to_pandas()
+    except Exception as error:  # Arrow and pandas let out whatever a damaged footer runs into
+        if isinstance(error, InputError | MemoryError):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: not a whole Parquet file ({reason}); write it again") from None
 
 
 def _read_text(path: Path) -> pd.DataFrame:
     """Columns whose first entry is not a number are texts, all others must be numbers."""
     separator = _SEPARATORS[path.suffix.lower()]
+    require_memory(4 * path.stat().st_size, f"{path}: reading it")
     first, second = _first_records(path)
     header = _is_header(first, path)
     if header and not second:
@@ -143,7 +166,11 @@ def _read_text(path: Path) -> pd.DataFrame:
         # Not pandas: its numbers are exact in some releases only.
         with path.open(encoding="utf-8-sig") as file:
             rows = np.loadtxt(
-                (line for line in file if line.strip(f"{separator} \t\n")),  # as in `read_records`
+                (
+                    line
+                    for line in bounded_lines(file, path, separator)
+                    if line.strip(f"{separator} \t\n")  # as in `read_records`
+                ),
                 delimiter=separator,
                 skiprows=int(header),
                 usecols=numbers if texts else None,
@@ -153,6 +180,8 @@ def _read_text(path: Path) -> pd.DataFrame:
             )
     except ValueError:
         raise InputError(_bad_entry(path, names, texts, header)) from None
+    if (np.abs(rows) >= 2.0**53).any():
+        _require_exact(path, names, texts, header)
     return pd.DataFrame({**words, **{names[place]: rows[:, k] for k, place in enumerate(numbers)}})
 
 
@@ -208,15 +237,36 @@ def _is_number(field: str) -> bool:
 
 
 def _bad_entry(path: Path, names: list[str], texts: set[str], header: bool) -> str:
-    """Find the first entry that is not a number: slow, and only after the fast way failed."""
+    """What is wrong with the first entry that is not a number."""
+    try:
+        for line, name, entry in _entries(path, names, texts, header):
+            try:
+                float(entry)
+            except ValueError:
+                return f"{path}, line {line}, {name}: {entry[:40]!r} is not a number; correct it"
+    except InputError as error:
+        return str(error)
+    return f"{path}: cannot be read as a table; write it as UTF-8 text, one line per item"
+
+
+def _require_exact(path: Path, names: list[str], texts: set[str], header: bool) -> None:
+    """Refuse integers that float64 rounds; decimal fractions are rounded in any case."""
+    for line, name, entry in _entries(path, names, texts, header):
+        if is_rounded_integer(entry):
+            raise InputError(
+                f"{path}, line {line}, {name}: float64 rounds {entry.strip()[:40]}; scale it down"
+            )
+
+
+def _entries(
+    path: Path, names: list[str], texts: set[str], header: bool
+) -> Iterator[tuple[int, str, str]]:
+    """Line, column and text of every number: slow, and only where the fast way is not enough."""
     for place, (line, record) in enumerate(read_records(path, _SEPARATORS[path.suffix.lower()])):
         if header and place == 0:
             continue
         if len(record) != len(names):
-            return _wrong_length(path, line, record, names)
+            raise InputError(_wrong_length(path, line, record, names))
         for name, entry in zip(names, record, strict=True):
-            try:
-                float(0 if name in texts else entry)
-            except ValueError:
-                return f"{path}, line {line}, {name}: {entry[:40]!r} is not a number; correct it"
-    return f"{path}: cannot be read as a table; write it as UTF-8 text, one line per item"
+            if name not in texts:
+                yield line, name, entry

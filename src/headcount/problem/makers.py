@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from headcount.errors import InputError
+from headcount.memory import require_memory
 from headcount.problem.graph import MOST_ITEMS, Graph
 from headcount.problem.streams import generator
 from headcount.shapes import Float, Int
@@ -19,6 +20,7 @@ def permutation_graph(items: int, seed: int = 0) -> Graph:
     True
     """
     _require_items(items, at_least=1)
+    _require_room(items, items)
     return Graph.from_arrays(items, np.arange(items), generator(seed).permutation(items))
 
 
@@ -38,6 +40,7 @@ def regular_graph(items: int, degree: int, seed: int = 0) -> Graph:
         raise InputError(f"degree {degree} does not fit {items} items; choose 1…{items - 1}")
     rng = generator(seed)
     thin = min(degree, items - 1 - degree)
+    _require_room(items, items * degree, 0 if thin == degree else items**2)
     layers = _disjoint_derangements(items, thin, rng)
     adjacency_sources = np.tile(np.arange(items), thin)
     if thin == degree:
@@ -93,6 +96,7 @@ def random_graph(items: int, edges: int, seed: int = 0) -> Graph:
     20
     """
     pairs = _require_edges(items, edges)
+    _require_room(items, edges, 24 * pairs if 2 * edges > pairs else 0)
     rng = generator(seed)
     few = _distinct_integers(pairs, min(edges, pairs - edges), rng)
     if few.size != edges:
@@ -114,6 +118,7 @@ def skewed_graph(items: int, edges: int, seed: int = 0) -> Graph:
     (256, True, True)
     """
     pairs = _require_edges(items, edges)
+    _require_room(items, edges, 24 * items**2 if 8 * edges > pairs else 0)
     rng = generator(seed)
     rank = np.arange(1, items + 1)
     as_source, as_target = rng.permutation(rank**-0.5), rng.permutation(1 / rank)
@@ -153,6 +158,13 @@ def _require_edges(items: int, edges: int) -> int:
     if not 0 <= edges <= pairs:
         raise InputError(f"{edges} edges do not fit {items} items; choose 0…{pairs}")
     return pairs
+
+
+def _require_room(items: int, edges: int, more: int = 0) -> None:
+    """Refuse a graph that memory cannot hold while it is drawn, sorted and checked."""
+    require_memory(
+        80 * edges + 40 * items + more, f"drawing a graph of {items:,} items and {edges:,} edges"
+    )
 
 
 def _require_items(items: int, at_least: int) -> None:

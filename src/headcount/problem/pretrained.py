@@ -17,11 +17,16 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.problem.contents import SourceFile
 from headcount.problem.tables import load_embeddings
 from headcount.problem.vocabulary import Vocabulary
 from headcount.shapes import Float, Int
 
 DATA = Path(__file__).with_name("data")
+_GPT2 = "openai-community/gpt2"
+# Pinned, so that the table stays the same whatever happens to the repository or on the way.
+_GPT2_REVISION = "607a30d783dfa663caf39e06633721c8d4cfcd7e"
+_GPT2_SHA256 = "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707"
 _GPT2_END = 50256  # <|endoftext|>, the EOS of Section 7.3
 _SMOLLM2_KEY = "token_embd.weight"
 _OTHER_SMOLLM2 = (
@@ -52,18 +57,17 @@ def gpt2_rows() -> Rows:
             "install it with: pip install huggingface_hub, or use the table sample"
         ) from None
     try:
-        path = hub.hf_hub_download("openai-community/gpt2", "model.safetensors")
+        path = hub.hf_hub_download(_GPT2, "model.safetensors", revision=_GPT2_REVISION)
     except OSError:  # the base of all errors of the hub
         raise InputError(
             "table gpt2 is not on this machine and the Hugging Face hub does not answer; "
             "connect it to the network, or use the table smollm2 or sample"
         ) from None
-    table, ids = load_embeddings(path, "wte.weight"), frequent_ids("gpt2")
-    if len(table) <= _GPT2_END:
+    if SourceFile.of(Path(path)).digest != _GPT2_SHA256:
         raise InputError(
-            f"{path}: wte.weight has {len(table)} rows, not 50,257; "
-            "remove the file to download it again"
+            f"{path}: is not GPT-2's file (its SHA-256 differs); remove it to download it again"
         )
+    table, ids = load_embeddings(path, "wte.weight"), frequent_ids("gpt2")
     return table[ids], table[_GPT2_END], ids
 
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from json import JSONDecodeError, loads
+from json import loads
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,7 +18,9 @@ from torch import Tensor
 
 from headcount.errors import InputError
 from headcount.files import existing_file
+from headcount.memory import require_memory
 from headcount.problem.frames import frame_names, frame_rows, read_frame
+from headcount.problem.real_numbers import real_array
 from headcount.problem.vocabulary import Vocabulary
 
 DEFAULT_KEY = "embeddings"
@@ -45,9 +47,9 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
     try:
         with path.open("rb") as file:
             array = np.load(file, allow_pickle=False)
+    except MemoryError:
+        raise _too_large(path) from None
     except Exception as error:  # numpy lets out whatever a damaged header runs into
-        if isinstance(error, MemoryError):
-            raise
         what = _objects(path) if "pickle" in str(error) else ""
         array = None
     else:
@@ -56,22 +58,7 @@ def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise InputError(
             f"{path}: not a whole .npy array of numbers{what}; write it again with numpy.save"
         )
-    return real_numbers(array, path)
-
-
-def real_numbers(array: np.ndarray, source: str | os.PathLike[str]) -> np.ndarray:
-    """The array in native byte order; anything but real numbers of at most 64 bits is refused.
-
-    bfloat16, which numpy knows only as two bytes, comes back as float32.
-    """
-    if array.dtype.name == "bfloat16" or array.dtype == np.dtype("V2"):
-        upper = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32)
-        return (upper << np.uint32(16)).view(np.float32)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InputError(
-            f"{source}: the entries are {array.dtype}; they must be real numbers of at most 64 bits"
-        )
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return real_array(array, path)
 
 
 def _npy(path: Path, key: str | None) -> Read:
@@ -85,11 +72,17 @@ def _npz(path: Path, key: str | None) -> Read:
         # numpy leaves a file that it opens itself open when it fails.
         with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
             arrays = [name for name in file.files if name != NAMES]
-            array = file[_chosen(arrays, key, path, "array")]
+            name = _chosen(arrays, key, path, "array")
+            held = {member.filename: member.file_size for member in file.zip.infolist()}
+            size = sum(held.get(f"{part}.npy", 0) for part in (name, NAMES))
+            require_memory(2 * size, f"{path}: unpacking it")  # zeros pack to a thousandth
+            array = file[name]
             names = file[NAMES] if NAMES in file.files else None
+    except InputError:
+        raise
+    except MemoryError:
+        raise _too_large(path) from None
     except Exception as error:
-        if isinstance(error, InputError | MemoryError):
-            raise
         what = " of numbers" + _objects(path) if "pickle" in str(error) else ""
         raise InputError(
             f"{path}: not a whole .npz file{what}; write it again with numpy.savez"
@@ -101,7 +94,13 @@ def _npz(path: Path, key: str | None) -> Read:
     ):
         raise InputError(f"{path}: the array 'names' is not a list of texts; leave it out")
     vocabulary = None if names is None else Vocabulary.of(names.tolist(), path, "row")
-    return real_numbers(array, path), vocabulary
+    return real_array(array, path), vocabulary
+
+
+def _too_large(path: Path) -> InputError:
+    return InputError(
+        f"{path}: its header says more numbers than fit into memory; write it again, smaller"
+    )
 
 
 def _objects(path: Path) -> str:
@@ -123,7 +122,7 @@ def _safetensors(path: Path, key: str | None) -> Read:
         ) from None
     names = None
     if listed is not None:
-        with suppress(JSONDecodeError):
+        with suppress(ValueError, RecursionError):
             names = loads(listed)
         if not isinstance(names, list):
             raise InputError(f"{path}: its metadata 'names' is not a JSON list; write it again")
@@ -134,7 +133,7 @@ def _frame(path: Path, key: str | None) -> Read:
     if key is not None and path.suffix.lower() != ".parquet":
         raise InputError(f"{path}: a text file holds one table; leave the key {key!r} out")
     frame = read_frame(path)
-    return real_numbers(frame_rows(frame, path, key), path), frame_names(frame, path)
+    return real_array(frame_rows(frame, path, key), path), frame_names(frame, path)
 
 
 def _pt(path: Path, key: str | None) -> Read:
@@ -149,9 +148,9 @@ def _pt(path: Path, key: str | None) -> Read:
             f"{path}: holds more than tensors, and loading it could run code; nothing was run, "
             "save the tensor alone with torch.save"
         ) from None
+    except MemoryError:
+        raise _too_large(path) from None
     except Exception as error:
-        if isinstance(error, MemoryError):
-            raise
         reason = str(error).split("\n")[0][:100]
         raise InputError(
             f"{path}: not a whole file of torch.save ({reason}); write it again"

@@ -15,14 +15,13 @@ from headcount.errors import InputError
 from headcount.files import replacing, save_tensors
 from headcount.problem.frames import frame_names, frame_rows
 from headcount.problem.graph import Graph
-from headcount.problem.table_files import DEFAULT_KEY, NAMES, read_table_file, real_numbers
+from headcount.problem.real_numbers import real_array, real_tensor
+from headcount.problem.table_files import DEFAULT_KEY, NAMES, read_table_file
 from headcount.problem.vocabulary import Names, Vocabulary, as_vocabulary, names_of_rows
 from headcount.shapes import Float
 
 # What a call takes for a table of embeddings; an `nn.Parameter` is a tensor.
 TableLike = Tensor | np.ndarray | torch.nn.Embedding | pd.DataFrame
-
-_WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
 
 
 def as_table(
@@ -32,8 +31,9 @@ def as_table(
 
     `value` is a tensor, a parameter, a `torch.nn.Embedding`, a numpy array or a pandas frame.
     float32 and float64 stay as they are; 32- and 64-bit integers are widened to float64, everything
-    else to float32. The table stays on its device and has no gradient. An error says that the table
-    is from `source`, and names the item of a bad row by `names`.
+    else to float32; what that would round is refused. The table stays on its device and has no
+    gradient. An error says that the table is from `source`, and names the item of a bad row by
+    `names`.
 
     >>> as_table(np.eye(2, dtype=np.float16)).dtype
     torch.float32
@@ -46,10 +46,6 @@ def as_table(
         raise InputError(
             f"{source}: the table has shape {tuple(table.shape)}; it must be items × d_model"
         )
-    if table.dtype.is_complex:
-        raise InputError(f"{source} is complex; its entries must be real numbers")
-    if table.dtype not in (torch.float32, torch.float64):
-        table = _widened(table, source)
     finite = table.isfinite().all(dim=1)
     if not finite.all():
         row = int((~finite).nonzero()[0])
@@ -152,7 +148,7 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
     if isinstance(value, torch.nn.Embedding):
         value = value.weight
     if isinstance(value, Tensor):
-        return value.detach() if value.layout == torch.strided else value.detach().to_dense()
+        return real_tensor(value, source)
     if isinstance(value, pd.DataFrame):
         value = frame_rows(value, source)
     if not isinstance(value, np.ndarray):
@@ -160,16 +156,5 @@ def _tensor(value: Any, source: str | os.PathLike[str]) -> Tensor:
             f"{source} must be a tensor, a pandas frame, a numpy array or an nn.Embedding, not "
             f"{type(value).__name__}; read a file with load_embeddings"
         )
-    array = real_numbers(value, source)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def _widened(table: Tensor, source: str | os.PathLike[str]) -> Tensor:
-    if table.dtype not in _WIDE:
-        return table.float()
-    wide = table.double()
-    if (wide.abs() >= 2.0**53).any():
-        raise InputError(
-            f"{source}: holds integers of 2⁵³ or more, which float64 rounds; scale them down"
-        )
-    return wide
+    array = real_array(value, source)
+    return real_tensor(torch.from_numpy(array if array.flags.writeable else array.copy()), source)

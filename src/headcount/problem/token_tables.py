@@ -20,6 +20,7 @@ from torch import Tensor
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.pretrained import DATA, gpt2_rows, smollm2_rows
+from headcount.problem.real_numbers import real_tensor
 from headcount.problem.streams import generator
 from headcount.problem.table_files import READERS
 from headcount.problem.tables import load_embeddings
@@ -193,8 +194,11 @@ def _from_file(source: str | os.PathLike[str]) -> TokenTable:
                 f"{path}: {name} has shape {shape}, which does not fit the table; "
                 f"give {wanted} numbers"
             )
-    ids = beside["token_ids"].long() if "token_ids" in beside else None
-    return TokenTable(path.stem, rows, beside["null"].float(), ids)
+    ids = beside.get("token_ids")
+    if ids is not None and (ids.is_floating_point() or ids.is_complex()):
+        raise InputError(f"{path}: token_ids are {ids.dtype}; they must be integers")
+    null = real_tensor(beside["null"], f"{path}, null")
+    return TokenTable(path.stem, rows, null, None if ids is None else ids.long())
 
 
 def _path_and_key(source: str) -> tuple[Path, str | None]:

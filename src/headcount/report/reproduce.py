@@ -87,7 +87,7 @@ def reproduce(
             train_preset_blocks(preset, table, folder, entry, progress)
         # The quick preset stays quick where only a slow engine can train; what is named is whole.
         limit = _SHORT if preset == "quick" and not names and is_slow(chosen) else None
-        train_preset(sweep, chosen, folder, entry, progress, limit)
+        train_preset(sweep, chosen, folder, entry, progress, write_manifest, limit)
         write_manifest()  # the evidence names its provenance
         evidence = folder.evidence()
         with progress_line(quiet=not progress) as tell:

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import load_frame, replacing, save_frame
 from headcount.reproduction.evidence import KEY, Evidence, gather
 from headcount.reproduction.presets import preset
 from headcount.store.store import Store
@@ -91,13 +91,12 @@ class ResultsFolder:
 
     def runs(self) -> pd.DataFrame:
         """The finished runs."""
-        return self._read("runs.parquet", pd.read_parquet)
+        return self._read("runs.parquet", lambda path: load_frame(path).loc[:, _COLUMNS])
 
     def write_runs(self, store: Store) -> int:
         """Copy the runs from the store and give their number."""
         frame = store.frame().loc[:, _COLUMNS].astype(_TYPES)
-        with replacing(self.path / "runs.parquet") as temporary:
-            frame.to_parquet(temporary, index=False, compression="zstd")
+        save_frame(frame, self.path / "runs.parquet")
         return len(frame)
 
     def bounds(self) -> pd.DataFrame | None:
@@ -128,13 +127,15 @@ class ResultsFolder:
         It is there from the start so that the next command knows the preset of a run that was
         killed. The returned function updates the manifest in between.
         """
-        before = self.history()
+        place: int | None = None
 
         def write() -> None:
+            nonlocal place
             runs = self.runs() if self.has_runs() else pd.DataFrame({"seed": [], "steps": []})
             steps, seeds = sum(runs["steps"].tolist()), sorted(map(int, set(runs["seed"])))
             counts = {"preset": preset, "runs": len(runs), "run_steps": steps, "seeds": seeds}
-            Manifest(self.path / "manifest.json").write([*before, entry.as_dict()], **counts)
+            manifest = Manifest(self.path / "manifest.json")
+            place = manifest.put(entry.as_dict(), place, **counts)
 
         write()
         try:
@@ -183,7 +184,7 @@ class ResultsFolder:
         path = self._existing(name)
         try:
             return read(path)
-        except (ValueError, OSError) as error:
+        except (ValueError, KeyError, OSError) as error:
             raise InputError(
                 f"{path}: cannot be read ({error}); remove it and run headcount reproduce again"
             ) from None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
+from collections.abc import Callable
 
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, progress_bar
@@ -19,6 +22,8 @@ from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.base import Engine
 from headcount.training.engines.selection import SLOW, is_slow
 
+_RECORD_EVERY = 5.0  # seconds between two entries in the manifest of how far the training is
+
 
 def train_preset(
     sweep: SweepFile,
@@ -26,11 +31,13 @@ def train_preset(
     folder: ResultsFolder,
     entry: ManifestEntry,
     progress: bool,
+    write_manifest: Callable[[], None],
     limit: float | None = None,
 ) -> None:
     """Train what the store lacks; what is finished is written, however this ends.
 
-    With a limit, in seconds, only the points that fit into it.
+    With a limit, in seconds, only the points that fit into it. The manifest is written every few
+    seconds, so that it says how many runs a process trained that was killed.
     """
     with Store(folder.store) as store:
         if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
@@ -48,15 +55,19 @@ def train_preset(
         tell(
             f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}{slow}"
         )
-        done = 0
+        done, recorded = 0, -math.inf
 
         def status() -> Status:
             left, share = forecast.left()
             return Status(share, f"{share:.0%}, {done:,} runs done", left)
 
         def on_beat(now: SweepProgress) -> None:
-            nonlocal done
-            done, entry.trained = now.done, now.trained
+            nonlocal done, recorded
+            done, changed = now.done, now.trained != entry.trained
+            entry.trained = now.trained
+            if changed and time.monotonic() - recorded > _RECORD_EVERY:
+                write_manifest()
+                recorded = time.monotonic()
             refresh()
 
         with (

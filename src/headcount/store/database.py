@@ -136,12 +136,14 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
         _patiently(lambda: schema.version_of(connection))
     except sqlite3.OperationalError as error:
         connection.close()
-        log = path.with_name(f"{path.name}-wal")
+        file = path.resolve()  # SQLite follows links, and keeps its log beside the file itself
+        log = file.with_name(f"{file.name}-wal")
         if code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
         if log.exists() and log.stat().st_size:
             raise InputError(
-                f"{path}: {log.name} holds newer runs; copy both to a folder you can write to"
+                f"{path}: {log} holds newer runs; copy {file.name} and {log.name} to a folder that "
+                "you can write to"
             ) from None
         return _connect(path, "immutable=1")
     except BaseException:

@@ -67,7 +67,8 @@ class SweepRecord:
         """
         if self.state in ("finished", "interrupted"):
             return self.state
-        quiet = now - self.updated
+        # A record from the future was written by another clock, and says as little as an old one.
+        quiet = abs(now - self.updated)
         if quiet < _FRESH:
             return "running"
         if self.host == socket.gethostname():

@@ -20,7 +20,7 @@ import pandas as pd
 
 from headcount.block.spec import BlockResult
 from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import load_frame, save_frame
 from headcount.store.store import Store
 from headcount.sweeps.block_frame import block_frame, read_block_frame
 from headcount.sweeps.block_states import StateFolder
@@ -70,14 +70,23 @@ class BlockFolder:
 
     def write_table(self, store: Store) -> None:
         """Write the finished runs as a table."""
-        with replacing(self.path / "runs.parquet") as temporary:
-            table = block_frame(store.block_results())
-            table.to_parquet(temporary, index=False, compression="zstd")
+        save_frame(block_frame(store.block_results()), self._table)
+
+    def lacks_table(self, runs: int) -> bool:
+        """Whether the table is not one of so many runs: it was lost, or is of another folder."""
+        try:
+            return not self._table.is_file() or len(load_frame(self._table)) != runs
+        except ValueError:
+            return True
 
     def frame(self) -> pd.DataFrame:
-        """The table of finished runs; empty where there is none."""
-        file = self.path / "runs.parquet"
-        if not file.is_file():
+        """The finished runs as a table; empty where there are none.
+
+        They come from the store, which notices when a row has changed, and from the table alone
+        where that is all there is.
+        """
+        file = self._table
+        if self.store.is_file() or not file.is_file():
             return block_frame(self.results())
         try:
             return read_block_frame(file)
@@ -98,8 +107,11 @@ class BlockFolder:
 
     def is_filled(self) -> bool:
         """Whether it has runs."""
-        files = (self.store, self.path / "runs.parquet", self._released)
-        return any(file.is_file() for file in files)
+        return any(file.is_file() for file in (self.store, self._table, self._released))
+
+    @property
+    def _table(self) -> Path:
+        return self.path / "runs.parquet"
 
     @property
     def _released(self) -> Path:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from headcount.block.evaluate import ANSWERS
 from headcount.block.spec import BlockResult
+from headcount.files import load_frame
 
 _OF_SPEC = (
     *("hash", "table", "table_hash", "items", "length", "d_model", "heads", "key_dim", "budget"),
@@ -40,7 +41,7 @@ def read_block_frame(path: Path) -> pd.DataFrame:
 
     Files from before keys could be shared lack the columns for it: every head has its own keys.
     """
-    frame = pd.read_parquet(path)
+    frame = load_frame(path)
     for name, own in (("key_heads", "heads"), ("key_budget", "budget")):
         if name not in frame:
             frame[name] = frame[own]

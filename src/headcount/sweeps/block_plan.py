@@ -11,16 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from headcount.block.spec import BlockSpec
 from headcount.errors import InputError
 from headcount.problem.token_tables import TokenTable, token_table
+from headcount.sweeps.cluster_address import TlsFiles, tls_files
 from headcount.sweeps.grid import head_splits
 from headcount.sweeps.toml_table import TomlTable, field_types, read_toml, tables
 
 _WIDTH = 768  # of a Gaussian table where the file names none: GPT-2's
+MOST_BLOCK_RUNS = 100_000
 _FOLDER = Path(__file__).with_name("block_presets")
 _FILES = sorted((path.stem for path in _FOLDER.glob("*.toml")), reverse=True)
 BLOCK_PRESETS = tuple(_FILES)  # quick first
@@ -36,6 +39,7 @@ class BlockPlan:
     name: str
     table: TokenTable
     specs: tuple[BlockSpec, ...]
+    tls: TlsFiles | None = None  # certificates of a tls:// scheduler
 
 
 def read_block_plan(source: str | os.PathLike[str], table: str | None = None) -> BlockPlan:
@@ -50,7 +54,7 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         raise InputError(
             f"{source}: is neither a file nor one of {', '.join(BLOCK_PRESETS)}; name one of them"
         )
-    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "grid"))
+    top = TomlTable(str(path), read_toml(path), ("table", "d_model", "items", "cluster", "grid"))
     named = table or top.one("table", str)
     if named is None:
         raise top.wrong(
@@ -64,16 +68,23 @@ def read_block_plan(source: str | os.PathLike[str], table: str | None = None) ->
         rows = token_table(table, items, width)
     if "grid" not in top:
         raise top.wrong("has no [[grid]]; add one with heads and budgets")
-    specs = [spec for place, values in tables(top, "grid") for spec in _specs(place, values, rows)]
-    return BlockPlan(path.stem, rows, tuple(dict.fromkeys(specs)))
+    specs = list[BlockSpec]()
+    for place, values in tables(top, "grid"):
+        specs += _specs(place, values, rows, MOST_BLOCK_RUNS - len(specs))
+    return BlockPlan(path.stem, rows, tuple(dict.fromkeys(specs)), tls_files(top, path.parent))
 
 
-def _specs(place: str, values: Any, rows: TokenTable) -> Iterator[BlockSpec]:
+def _specs(place: str, values: Any, rows: TokenTable, most: int) -> Iterator[BlockSpec]:
     grid = TomlTable(place, values, ("heads", "kv_heads", "budgets", "seeds", *_PROTOCOL))
     axes = [grid.several(name, _KINDS[name]) for name in _PROTOCOL if name in grid]
     names = [name for name in _PROTOCOL if name in grid]
-    splits = head_splits(grid, grid.required("heads", int))
-    for budget, (heads, kv_heads) in product(grid.required("budgets", int), splits):
+    budgets, splits = grid.required("budgets", int), head_splits(grid, grid.required("heads", int))
+    count = len(budgets) * len(splits) * len(grid.seeds()) * prod(map(len, axes))
+    if count > most:  # before any of them is made
+        raise grid.wrong(
+            f"{count:,} runs are too many; a file takes up to {MOST_BLOCK_RUNS:,} in all"
+        )
+    for budget, (heads, kv_heads) in product(budgets, splits):
         if budget % heads:
             raise grid.wrong(
                 f"{heads} heads do not share a budget of {budget} evenly; choose multiples"

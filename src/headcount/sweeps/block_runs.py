@@ -60,11 +60,13 @@ def run_blocks(
     folder = folder if isinstance(folder, BlockFolder) else BlockFolder(folder)
     chosen = executor or LocalBlockExecutor(progress=progress)
     with folder.opened() as store:
-        before = folder.manifest.history()
+        folder.manifest.history()  # one that cannot be read is refused before the work
+        place: int | None = None
         entry = ManifestEntry(command, device_name(chosen.device))
 
         def write() -> None:
-            folder.manifest.write([*before, entry.as_dict()])
+            nonlocal place
+            place = folder.manifest.put(entry.as_dict(), place)
             folder.write_table(store)
 
         try:
@@ -79,7 +81,7 @@ def run_blocks(
             if entry.trained:
                 entry.complete = len(store.known(plan.specs)) == len(plan.specs)
                 write()
-        if len(folder.frame()) != store.count(variant="block"):  # lost, or of another folder
+        if folder.lacks_table(store.count(variant="block")):
             folder.write_table(store)
         known = len(store.known(plan.specs))
     return BlockCounts(known, len(plan.specs) - known)

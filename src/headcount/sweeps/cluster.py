@@ -6,12 +6,11 @@ the queue. The workers need no file system in common with the driver.
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headcount.block.spec import BlockSpec
@@ -25,91 +24,29 @@ from headcount.training.engines.selection import EngineName
 from headcount.training.spec import RunSpec
 
 if TYPE_CHECKING:
-    from distributed import Client, Future, LocalCluster
+    from distributed import Client, Future
 
 _POLL = 0.5  # seconds between two looks at which workers are there
 _PATIENCE = 60.0  # seconds that a scheduler may be gone
+_ALONE = 300.0  # seconds that it may be without workers
 _LOSSES = 4  # workers that may die while they train one run
 
 Spec = TypeVar("Spec", RunSpec, BlockSpec)
 Notice = Callable[[str], None]
-
-
-@contextmanager
-def connected_cluster(address: str, notice: Notice) -> Iterator[Cluster]:
-    """Workers at `local:N` (N processes here) or at the scheduler `tcp://host:port`."""
-    try:
-        from distributed import Client
-    except ModuleNotFoundError:
-        raise InputError(
-            "--cluster needs the package distributed; install it with: pip install distributed"
-        ) from None
-    for name in [*logging.root.manager.loggerDict]:
-        if name.startswith(("distributed", "tornado")):
-            # What matters is reported in our own words.
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    kind, _, rest = address.partition(":")
-    if kind == "local":
-        if not rest.isdecimal() or not 1 <= int(rest) <= 1024:
-            raise InputError(
-                f"--cluster {address} does not say how many processes; "
-                "write local:4, up to local:1024"
-            )
-        with _local_cluster(int(rest)) as local, Client(local, set_as_default=False) as client:
-            yield Cluster(client, None, notice)
-        return
-    if "://" not in address:
-        raise InputError(f"--cluster {address} is not an address; write local:4 or tcp://host:8786")
-    cluster = Cluster(_client(address, 10.0), address, notice)
-    try:
-        yield cluster
-    finally:
-        cluster.disconnect()
-
-
-def _local_cluster(workers: int) -> LocalCluster:
-    """Worker processes on this machine."""
-    from distributed import LocalCluster
-
-    try:
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # only its pages can be switched off, not the server
-            scheduler_kwargs={"dashboard": False},
-            preload=["headcount.sweeps.worker"],
-            silence_logs=logging.CRITICAL,
-        )
-    except (RuntimeError, OSError, TimeoutError) as error:
-        raise InputError(
-            f"the {workers} worker processes did not start ({error}); try fewer, or try again"
-        ) from error
-
-
-def _client(address: str, timeout: float) -> Client:
-    from distributed import Client
-
-    try:
-        return Client(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"no scheduler answers at {address} ({reason}); start one with: dask scheduler"
-        ) from None
+Connect = Callable[[float], "Client"]  # given the seconds that it may take
 
 
 class Cluster:
     """Dask workers and the shards that they train."""
 
-    def __init__(self, client: Client, address: str | None, notice: Notice) -> None:
+    def __init__(self, client: Client, connect: Connect | None, notice: Notice) -> None:
+        """`connect` makes the connection again, where the scheduler may come back."""
         # Typed as Any: its methods are coroutines or not, by a setting that types do not see.
         self._client: Any = client
-        self._address, self._notice = address, notice
+        self._connect, self._notice = connect, notice
         self._workers: dict[str, Worker[Any]] = {}
         self._losses: Counter[Any] = Counter()
-        self._alone = False
+        self._alone_since: float | None = None
 
     def run(self, queue: ShardQueue[Spec], writer: SweepWriter) -> None:
         """Train everything in the queue."""
@@ -140,12 +77,23 @@ class Cluster:
             function, arguments = queue.description()
             task = self._submit(name, function, *arguments)
             self._workers[name] = Worker(task, threads=there[name])
-        if not there and not self._alone:
-            self._notice("the cluster has no workers; waiting for one")
-        self._alone = not there
+        self._require_workers(bool(there))
         refused = [worker.refused for worker in self._workers.values()]
         if refused and all(refused):
             raise InputError(f"no worker of the cluster can be used: {refused[0]}")
+
+    def _require_workers(self, there: bool) -> None:
+        """Say that there are no workers, and give up when none comes."""
+        if there:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = time.monotonic()
+            self._notice(f"the cluster has no workers; waiting {_ALONE:.0f} s for one")
+        elif time.monotonic() - self._alone_since > _ALONE:
+            raise InputError(
+                f"no worker has come in {_ALONE:.0f} s; start some with: dask worker ADDRESS, and "
+                "then the same command again"
+            )
 
     def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Future:
         with warnings.catch_warnings():
@@ -234,12 +182,12 @@ class Cluster:
             queue.put_back(worker.shard.specs if worker.shard else ())
         self._workers = {}
         self.disconnect()
-        if self._address:
-            self._notice(f"the scheduler {self._address} is gone; waiting {_PATIENCE:.0f} s for it")
+        if self._connect:
+            self._notice(f"the scheduler is gone; waiting {_PATIENCE:.0f} s for it")
             deadline = time.monotonic() + _PATIENCE
             while time.monotonic() < deadline:
                 with suppress(InputError):
-                    self._client = _client(self._address, 2.0)
+                    self._client = self._connect(2.0)
                     return
                 time.sleep(1.0)
         raise InputError(

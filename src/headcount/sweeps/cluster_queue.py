@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ _SHARD = 10.0
 _WIDE_SHARD = 30.0  # for one with a GPU, which needs many runs to be fast
 _LEAST_SHARD = 1.0
 SHARD_LIMIT = 30.0  # seconds after which a shard ends and returns what is under way
+_FIRST_LIMIT = 3.0  # of the first shards: they come back soon, and a driver that dies loses little
 
 Spec = TypeVar("Spec", RunSpec, BlockSpec)
 
@@ -83,6 +85,7 @@ class RunQueue:
     def __init__(self, specs: Sequence[RunSpec], engine: EngineName, writer: SweepWriter) -> None:
         self._fresh, self._begun = deque(specs), dict[Kind, deque[RunSpec]]()
         self._engine, self._writer = engine, writer
+        self._began = time.monotonic()
 
     def description(self) -> tuple[Callable[..., tuple[Kind, str]], tuple[Any, ...]]:
         return describe_worker, (self._engine,)
@@ -106,7 +109,8 @@ class RunQueue:
         assert worker.kind is not None
         # Towards the end shards get smaller, so that all workers end together.
         fair = sum(map(work, queue)) / worker.throughput.rate / (2 * workers)
-        most = _WIDE_SHARD if worker.kind[1].startswith("cuda") else _SHARD
+        most = min(_SHARD, max(_FIRST_LIMIT, time.monotonic() - self._began))
+        most = _WIDE_SHARD if worker.kind[1].startswith("cuda") else most
         number = worker.throughput.runs_in(queue, min(most, max(fair, _LEAST_SHARD)))
         return [queue.popleft() for _ in range(number)]
 
@@ -118,7 +122,8 @@ class RunQueue:
         sent = worker.lacks & set().union(*(spec.contents for spec in specs))
         contents = {key: to_bytes(key) for key in sent}
         worker.lacks -= sent
-        return Shard(specs, run_shard, (runs, self._engine, SHARD_LIMIT, contents))
+        limit = min(SHARD_LIMIT, max(_FIRST_LIMIT, time.monotonic() - self._began))
+        return Shard(specs, run_shard, (runs, self._engine, limit, contents))
 
     def take(self, worker: Worker[RunSpec], report: Report) -> None:
         assert worker.kind is not None

@@ -14,6 +14,7 @@ from headcount.analysis.thresholds import LEVEL
 from headcount.files import existing_file
 from headcount.problem.contents import SourceFile
 from headcount.store.store import Store
+from headcount.sweeps.cluster_address import TlsFiles, tls_files
 from headcount.sweeps.grid import MOST_RUNS, grid_runs, grid_table
 from headcount.sweeps.plans import CombinedPlan, GridPlan
 from headcount.sweeps.search import ThresholdSearches
@@ -22,7 +23,7 @@ from headcount.training.engines.selection import EngineName
 from headcount.training.problem_files import ProblemFiles
 from headcount.training.spec import RunSpec
 
-_KEYS = ("name", "engine", "store", "grid", "search")
+_KEYS = ("name", "engine", "store", "cluster", "grid", "search")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class SweepFile:
     grids: tuple[GridPart, ...]
     searches: tuple[SearchPart, ...] = ()
     files: Mapping[Path, SourceFile] = field(default_factory=dict)  # graphs, tables, names
+    tls: TlsFiles | None = None  # certificates of a tls:// scheduler
 
     @cached_property
     def runs(self) -> tuple[RunSpec, ...]:
@@ -108,18 +110,27 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     if "grid" not in top and "search" not in top:
         raise top.wrong("has neither a [grid] nor a [search] table; add one")
     name = top.one("name", str, path.stem)
-    if not name.strip() or Path(name).name != name:
+    if not name.strip() or Path(name).name != name or not name.isprintable():
         raise top.wrong(f"name {name!r} cannot name a file; use letters, digits and dashes")
     engine = top.one("engine", str, "auto")
     if engine not in get_args(EngineName):
         raise top.wrong(f"engine {engine!r} is unknown; use {', '.join(get_args(EngineName))}")
-    store = path.parent / top.one("store", str, f"{name}.sqlite")
+    named = top.one("store", str, f"{name}.sqlite")
+    if "\0" in named:
+        raise top.wrong(f"store {named!r} cannot name a file; use letters, digits and dashes")
+    store = path.parent / named
     files = ProblemFiles(path.parent)
-    grids = tuple(_grid(*found, files) for found in tables(top, "grid"))
-    searches = tuple(_search(*found, files) for found in tables(top, "search"))
-    if sum(len(part.runs) for part in (*grids, *searches)) > MOST_RUNS:
-        raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
-    return SweepFile(path, name, engine, store, grids, searches, files.files)
+    grids, searches, left = list[GridPart](), list[SearchPart](), MOST_RUNS
+    for kind, parts, read in (("grid", grids, _grid), ("search", searches, _search)):
+        for place, values in tables(top, kind):
+            parts.append(read(place, values, files, left))
+            left -= len(parts[-1].runs)
+            if left < 0:
+                raise top.wrong(
+                    f"more than {MOST_RUNS:,} runs are too many for one sweep; split it"
+                )
+    tls = tls_files(top, path.parent)
+    return SweepFile(path, name, engine, store, tuple(grids), tuple(searches), files.files, tls)
 
 
 def _drawn_before(part: _Part) -> _Part:
@@ -129,18 +140,19 @@ def _drawn_before(part: _Part) -> _Part:
     return replace(part, runs=tuple(replace(spec, draws=1) for spec in part.runs))
 
 
-def _grid(place: str, values: Any, files: ProblemFiles) -> GridPart:
+def _grid(place: str, values: Any, files: ProblemFiles, most: int) -> GridPart:
     table = grid_table(place, values)
     # One run more than allowed, and no further: a product of long lists would fill the memory.
-    runs = tuple(dict.fromkeys(islice(grid_runs(table, files), MOST_RUNS + 1)))
+    runs = tuple(dict.fromkeys(islice(grid_runs(table, files, most=most), most + 1)))
     return GridPart(runs, table.one("paper", str), "draws" in table)
 
 
-def _search(place: str, values: Any, files: ProblemFiles) -> SearchPart:
+def _search(place: str, values: Any, files: ProblemFiles, most: int) -> SearchPart:
     table = grid_table(place, values, "level")
     level = table.one("level", float, LEVEL)
     if not 0 < level < 1:
         raise table.wrong(f"level {level} is not between 0 and 1; the paper uses 0.99")
-    runs = tuple(dict.fromkeys(islice(grid_runs(table, files, by_law=True), MOST_RUNS + 1)))
+    found = grid_runs(table, files, by_law=True, most=most)
+    runs = tuple(dict.fromkeys(islice(found, most + 1)))
     table.located(lambda: ThresholdSearches(runs, level))
     return SearchPart(runs, level, table.one("paper", str), "draws" in table)

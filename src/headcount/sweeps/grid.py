@@ -10,11 +10,9 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from headcount.paper import data as paper
-from headcount.sweeps.toml_table import TomlTable, field_types
+from headcount.sweeps.toml_table import MOST_RUNS, TomlTable, field_types
 from headcount.training.problem_files import ProblemFiles
 from headcount.training.spec import RunSpec, Variant, sizes_of
-
-MOST_RUNS = 1_000_000  # of one sweep
 
 _KINDS = field_types(RunSpec)
 _WIDTHS = ("key_dim", "budget", "budgets")
@@ -46,27 +44,35 @@ def grid_table(place: str, values: Any, *more: str) -> TomlTable:
 
 
 def grid_runs(
-    table: TomlTable, files: ProblemFiles | None = None, by_law: bool = False
+    table: TomlTable,
+    files: ProblemFiles | None = None,
+    by_law: bool = False,
+    most: int = MOST_RUNS,
 ) -> Iterator[RunSpec]:
     """The runs of a grid, by problem, variant, heads, shared keys, width, protocol and seed.
 
     `files` reads graphs and tables that are named by path. With `by_law`, a grid without widths
-    takes its budgets from the law.
+    takes its budgets from the law. More than `most` are refused, most of them before any is made.
     """
     if "paper" in table:
         return _paper_runs(table)
-    return _product_runs(table, files or ProblemFiles(), by_law)
+    return _product_runs(table, files or ProblemFiles(), by_law, most)
 
 
-def _product_runs(table: TomlTable, files: ProblemFiles, by_law: bool) -> Iterator[RunSpec]:
+def _product_runs(
+    table: TomlTable, files: ProblemFiles, by_law: bool, most: int
+) -> Iterator[RunSpec]:
     problems = list(islice(_problems(table, files), MOST_RUNS + 1))
     heads, seeds, variants = table.required("heads", int), table.seeds(), _variants(table)
     limits = table.several("steps", int, [0])  # 0: Table 2
     given = {name: table.several(name, _KINDS[name]) for name in _AXES if name in table}
+    each = prod(map(len, (problems, seeds, variants, limits, *given.values())))
+    table.require_count(each * len(heads), most)
     widths, splits = _widths(table, heads, by_law), head_splits(table, heads)
-    count = prod(map(len, (problems, splits, seeds, variants, limits, *given.values())))
-    if count > MOST_RUNS:
-        raise table.wrong(f"{count:,} runs or more are too many; a sweep takes up to {MOST_RUNS:,}")
+    table.require_count(each * len(splits), most)
+    if "key_dim" in table or "budget" in table or isinstance(table.get("budgets"), int | list):
+        # These widths are listed, so they are the same for every problem.
+        table.require_count(each * sum(len(widths(1, 1, 1, count)) for count, _ in splits), most)
     for problem, variant, (head_count, shared) in product(problems, variants, splits):
         items, d_model, degree = (problem[name] for name in ("items", "d_model", "degree"))
         cutoffs = [limit or paper.step_cutoff(items, d_model, variant) for limit in limits]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,14 +81,21 @@ class Manifest:
     path: Path
 
     def read(self, *keys: str) -> dict[str, Any]:
-        """The whole file; refused unless it has entries and these keys."""
+        """The whole file; refused unless it has entries and these keys, of the right types."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             if not isinstance(found, dict) or not {"made", *keys} <= set(found):
                 raise ValueError("it is not a manifest, or not one of this kind of folder")
             if not isinstance(found["made"], list) or not found["made"]:
                 raise ValueError("it has no entries")
-        except (ValueError, OSError) as error:
+            for number, entry in enumerate(found["made"], 1):
+                if not _is_entry(entry):
+                    raise ValueError(f"entry {number} is not one that headcount writes")
+            if not isinstance(found.get("preset", ""), str):
+                raise ValueError("its preset is not a text")
+            if not all(isinstance(found.get(name, 0), int) for name in ("runs", "run_steps")):
+                raise ValueError("its counts are not numbers")
+        except (ValueError, OSError, RecursionError) as error:
             raise InputError(
                 f"{self.path}: cannot be read ({error}); remove it and run the command again"
             ) from None
@@ -95,11 +105,49 @@ class Manifest:
         """The entries, one per command; empty for a new folder."""
         return self.read()["made"] if self.path.exists() else []
 
+    def put(self, entry: Mapping[str, Any], place: int | None = None, **counts: Any) -> int:
+        """Write an entry after all others, or again at its place, and give the place.
+
+        Other commands may work on the same folder: their entries stay.
+        """
+        with _locked(self.path.parent):
+            entries = self.history()
+            place = len(entries) if place is None else place
+            entries[place : place + 1] = [dict(entry)]
+            self.write(entries, **counts)
+        return place
+
     def write(self, entries: Sequence[Mapping[str, Any]], **counts: Any) -> None:
         """Write the entries, and beside them what the folder holds."""
         with replacing(self.path) as temporary:
             text = json.dumps({**counts, "made": list(entries)}, indent=2, ensure_ascii=False)
             temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing here meanwhile, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # releases the lock
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether an entry has what `provenance` and the report read, as they expect it."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("trained"), int):
+        return False
+    seconds = entry.get("seconds")
+    times = list(seconds.values()) if isinstance(seconds, dict) else [seconds]
+    versions = entry.get("versions", {})
+    return (
+        all(isinstance(time, int | float) and math.isfinite(time) for time in times)
+        and isinstance(versions, dict)
+        and all(isinstance(entry.get(name), str | None) for name in _KEPT if name != "versions")
+    )
 
 
 def provenance(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from headcount.interrupts import Stop
+from headcount.provenance import cores
 from headcount.store.store import Store
 from headcount.sweeps.cost import Throughput, work
 from headcount.sweeps.file import SweepFile, read_sweep
@@ -20,7 +22,9 @@ from headcount.training.spec import RunSpec
 from headcount.training.train import UnderWay, train
 
 CHECKPOINT = 30.0  # seconds of work between two checkpoints of runs under way
+_FIRST_CHECKPOINT = 2.0  # seconds to the first, then twice as long each time
 _PIECE = 4.0  # seconds of work given to `train` at once: a sweep that dies loses no more
+_FIRST_PIECE = 1.0
 _WIDE_PIECE = 30.0  # where many fleets are under way together, and need many runs
 
 
@@ -95,22 +99,46 @@ class LocalExecutor:
 
     Pieces are short because `train` returns a fleet's results together: what is under way in a
     piece is what a kill can lose. They are not shorter because a fleet needs many runs to be fast.
+    The first pieces and checkpoints come sooner, so that a job which is preempted every ten seconds
+    still makes progress.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._throughput = Throughput.of(engine.name)
+        self._pause = _FIRST_CHECKPOINT
+        # Runs that an engine computes side by side: one per thread, or one per fleet.
+        self._width = getattr(engine, "threads", None) or max(engine.concurrency, cores())
 
     def run(self, specs: Sequence[RunSpec], writer: SweepWriter) -> None:
         self.engine.prepare(specs)
-        left = list(specs)
-        seconds = _PIECE if self.engine.concurrency == 1 else _WIDE_PIECE
+        left, began = list(specs), time.monotonic()
         while left:
-            number = self._throughput.runs_in(left, seconds)
-            asked, left = left[:number], left[number:]
+            asked = self._next_piece(left, time.monotonic() - began)
+            if left[: len(asked)] == asked:
+                left = left[len(asked) :]
+            else:
+                chosen = set(asked)
+                left = [spec for spec in left if spec not in chosen]
             # Another sweep may have finished some of them in the meantime.
             if piece := writer.still_missing(asked):
                 self._run_piece(piece, writer)
+
+    def _next_piece(self, left: Sequence[RunSpec], elapsed: float) -> list[RunSpec]:
+        """The first runs, as many as take some seconds; of long ones, as many as fill the cores."""
+        seconds = _WIDE_PIECE
+        if self.engine.concurrency == 1:
+            seconds = min(_PIECE, max(_FIRST_PIECE, elapsed))
+        number = self._throughput.runs_in(left, seconds)
+        if number >= self._width:
+            return list(left[:number])
+        # Side by side are only runs of one fleet: those that `train` would group with the first.
+        first = self._group(left[0])
+        others = (spec for spec in left[1:] if self._group(spec) == first)
+        return [left[0], *islice(others, self._width - 1)]
+
+    def _group(self, spec: RunSpec) -> tuple[Hashable, int, int]:
+        return self.engine.group(spec), spec.steps, spec.check_every
 
     def _run_piece(self, piece: list[RunSpec], writer: SweepWriter) -> None:
         name, device = self.engine.name, lineage(self.engine)
@@ -119,9 +147,10 @@ class LocalExecutor:
         def on_block(steps: int, under_way: Callable[[], list[UnderWay]]) -> None:
             nonlocal saved
             writer.count_steps(steps)
-            if writer.stop.asked or time.monotonic() - saved >= CHECKPOINT:
+            pause = min(self._pause, CHECKPOINT)
+            if writer.stop.asked or time.monotonic() - saved >= pause:
                 writer.save_checkpoints(under_way(), name, device)
-                saved = time.monotonic()
+                saved, self._pause = time.monotonic(), 2 * pause
             writer.check()
 
         before = writer.load_checkpoints(piece, name, device)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from headcount.errors import InputError
 
 SEEDS = 10  # of a configuration, as in the paper
+MOST_RUNS = 1_000_000  # of one sweep
+_LONGEST_FILE = 2**22  # bytes
 _WORDS = {int: "whole number", float: "number", str: "text in quotes"}
 
 T = TypeVar("T")
@@ -27,6 +29,11 @@ def field_types(spec: type[Any]) -> dict[str, type]:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file, or say in a sentence why not."""
     try:
+        if path.stat().st_size > _LONGEST_FILE:
+            raise InputError(
+                f"{path}: is longer than {_LONGEST_FILE:,} bytes; count seeds and lengths, do not "
+                "list them"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: is not valid TOML: {error}; correct that line") from None
@@ -37,6 +44,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); check its permissions"
+        ) from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError):  # thousands of digits, thousands of brackets
+        raise InputError(
+            f"{path}: holds a number too long or tables nested too deeply; correct it"
         ) from None
 
 
@@ -119,7 +132,9 @@ class TomlTable:
     def points(self) -> list[tuple[int, int]]:
         """(items, d_model) pairs: listed, or the product of both."""
         if "points" not in self:
-            return list(product(self.required("items", int), self.required("d_model", int)))
+            items, widths = self.required("items", int), self.required("d_model", int)
+            self.require_count(len(items) * len(widths))
+            return list(product(items, widths))
         if "items" in self or "d_model" in self:
             raise self.wrong("points already gives items and d_model; leave these out")
         return self.pairs("points", int, "[[64, 16], [128, 32]]")
@@ -144,7 +159,15 @@ class TomlTable:
         count = self._typed("seeds", found, int, "seeds must be a count or a list of seeds")
         if count < 1:
             raise self.wrong(f"seeds {count} gives no run; choose at least 1, or a list of seeds")
+        self.require_count(count)
         return range(count)
+
+    def require_count(self, runs: int, most: int = MOST_RUNS) -> None:
+        """Refuse more runs than a sweep takes, before they are made."""
+        if runs > most:
+            raise self.wrong(
+                f"{runs:,} runs or more are too many; a sweep takes up to {MOST_RUNS:,}"
+            )
 
     def span(self) -> tuple[float, float]:
         """The factors of the law between which budgets are tested."""

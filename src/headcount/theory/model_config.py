@@ -144,6 +144,10 @@ def read_config(path: str | os.PathLike[str]) -> Architecture:
             f"{path}: line {error.lineno}, column {error.colno}: {error.msg}; "
             "pass a complete config.json"
         ) from None
+    except (ValueError, RecursionError):  # thousands of digits, thousands of brackets
+        raise InputError(
+            f"{path}: holds a number too long or lists nested too deep; pass a model's config.json"
+        ) from None
     if not isinstance(config, dict):
         raise InputError(f"{path}: not a JSON object; pass the model's config.json")
     inner = config.get("text_config")

@@ -98,7 +98,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     """One JSON object; `what` is how an error names the text."""
     try:
         values = json.loads(text)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{what} is not JSON ({error}); write it with to_json") from error
     if not isinstance(values, dict):
         raise InputError(f"{what} must be one JSON object")

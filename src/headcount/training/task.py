@@ -16,6 +16,7 @@ from headcount.problem.graph import Graph
 from headcount.problem.makers import graph_of_degree, random_graph, skewed_graph
 from headcount.problem.streams import generator, stream_key
 from headcount.shapes import Float, Int
+from headcount.threads import torch_threads
 from headcount.training.spec import RunSpec, is_content_hash
 
 _VALUES, _WEIGHTS = 0x7A1, 0x3E1  # salts: one seed, separate draws
@@ -55,13 +56,12 @@ def _task(spec: RunSpec) -> Task:
     # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
     values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
     sampler = ContextSampler(graph, spec.length, spec.rate)
-    return Task(
-        graph,
-        rows,
-        (rows.double() @ torch.from_numpy(values)).float(),
-        sampler.draw(spec.validation, seed=seed, stream="validation"),
-        sampler.draw(spec.test, seed=seed, stream="test"),
-    )
+    messages = (rows.double() @ torch.from_numpy(values)).float()
+    # Hundreds of small operations: on a busy machine more threads mostly wait for one another.
+    with torch_threads(1):
+        validation = sampler.draw(spec.validation, seed=seed, stream="validation")
+        test = sampler.draw(spec.test, seed=seed, stream="test")
+    return Task(graph, rows, messages, validation, test)
 
 
 def graph_of(spec: RunSpec) -> Graph:
