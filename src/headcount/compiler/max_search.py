@@ -39,6 +39,7 @@ _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which weights are not polished
 _POLISH = 60  # steps
 _LARGE = 1024  # items from which a step takes seconds
+_HUGE = 2**13  # items from which L-BFGS descends on a GPU too
 _SPARSE = 0.25  # share of the pairs below which edges hardly ever need a negative τ
 
 
@@ -66,9 +67,10 @@ class MaxSearch(WeightSearch):
 
     @property
     def _staged(self) -> bool:
-        """Whether L-BFGS descends: quicker than Levenberg–Marquardt on a CPU, and more general."""
+        """Whether L-BFGS descends: quicker on a CPU and for many items, and more general."""
         special = self.request.top or self.request.kv_heads is not None
-        return special or self.problem.points.device.type == "cpu"
+        large = self.problem.items > _HUGE
+        return special or large or self.problem.points.device.type == "cpu"
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +25,7 @@ from headcount.compiler.objective import Weights, shared
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
 
-_TILE = {"cpu": 2**18, "cuda": 2**26}  # scores held at a time
+_TILE = {"cpu": 2**18, "cuda": 2**28}  # scores held at a time
 _ROWS = 16  # but no fewer rows at a time than this
 _HEAVIEST = 1e8  # a pair's weight grows no further
 
@@ -131,27 +132,29 @@ class PairLoss:
     def value_and_slope(
         self, at: Float[Tensor, " parameters"], margin: float, temperature: float
     ) -> tuple[float, Float[Tensor, " parameters"], bool]:
-        """The loss, its slope, and whether the point is exact."""
+        """The loss, its slope, and whether the point is exact as far as TF32 can tell."""
         problem = self.problem
         queries, keys, levels = self._projected(at)
         wanted = levels[problem.sources] + margin
-        scores = _edge_scores(problem, queries, keys)
-        short = (wanted - scores).clamp_min_(0)
+        edge_scores = _edge_scores(problem, queries, keys)
+        short = (wanted - edge_scores).clamp_min_(0)
         cost, share = shared(short.square()[None], temperature)
         loss = (self.edge_weight * cost[0]).sum()
         pull = share[0].mul_(short).mul_(self.edge_weight)
         query, key = self._extended(queries, keys, margin - levels)
         query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
         over = torch.empty_like(levels)  # how far a row's non-edges exceed its level less μ
-        for n, (rows, few, excess) in enumerate(self._violations(query, key)):
-            over[rows] = excess.amax((0, 2))
-            flat = excess.view(-1)
-            loss += torch.dot(flat, flat)
-            if (pressed := self._pressed_in[n]).stop > pressed.start:
-                loss += self._press(excess, rows, pressed)
-            excess[self._places[n]] = -pull[:, few]
-            torch.bmm(excess, key, out=query_slope[:, rows])
-            key_slope += excess.mT @ query[:, rows]
+        with quick_products():
+            for n, (rows, few, scores) in enumerate(self._scores(query, key)):
+                excess = scores.relu_()
+                over[rows] = excess.amax((0, 2))
+                flat = excess.view(-1)
+                loss += torch.dot(flat, flat)
+                if (pressed := self._pressed_in[n]).stop > pressed.start:
+                    loss += self._press(excess, rows, pressed)
+                excess[self._places[n]] = -pull[:, few]
+                torch.bmm(excess, key, out=query_slope[:, rows])
+                torch.baddbmm(key_slope, excess.mT, query[:, rows], out=key_slope)
         if self.layout.sharing > 1:
             key_slope = key_slope.unflatten(0, (-1, self.layout.sharing)).sum(1)
         slope, across = torch.empty_like(at), 2 * problem.points.T
@@ -160,10 +163,10 @@ class PairLoss:
         if self.top:
             by_row = -2 * query_slope[:, :, -1].sum(0)
             slope[self.parameters :] = by_row - by_row.mean()
-        return float(loss), slope, self._separates(scores.amax(0), levels, over - margin)
+        return float(loss), slope, self._separates(edge_scores.amax(0), levels, over - margin)
 
     def look(self, at: Float[Tensor, " parameters"]) -> Look:
-        """One pass without a slope."""
+        """One pass without a slope, in full precision."""
         problem = self.problem
         queries, keys, levels = self._projected(at)
         best = _edge_scores(problem, queries, keys).amax(0)
@@ -239,10 +242,6 @@ class PairLoss:
             scores[places] = -torch.inf
             yield rows, few, scores
 
-    def _violations(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-        for rows, few, scores in self._scores(query, key):
-            yield rows, few, scores.relu_()
-
     def _press(
         self, excess: Float[Tensor, "heads rows items"], rows: slice, which: slice
     ) -> Tensor:
@@ -253,6 +252,17 @@ class PairLoss:
         after = before * weights
         excess[:, row, column] = after
         return (before * (after - before)).sum()
+
+
+@contextmanager
+def quick_products() -> Iterator[None]:
+    """Let a GPU multiply in TF32: a descent needs no more, and `look` and `verify` use float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _edge_scores(problem: WhitenedProblem, queries: Tensor, keys: Tensor) -> Tensor:

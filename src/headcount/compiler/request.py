@@ -177,8 +177,7 @@ def require_possible(
 def _require_equal_rows_to_agree(
     graph: Graph, rows: Float[np.ndarray, "items d_model"], top: bool
 ) -> None:
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    twin = first[group.ravel()]
+    twin = _first_equal_rows(rows)
     directions = (
         ("out of", graph.sources, graph.targets),
         ("into", graph.targets, graph.sources),
@@ -193,3 +192,17 @@ def _require_equal_rows_to_agree(
                     f"the edges {name} them differ, so no weights can tell them apart; change one "
                     "of the rows"
                 )
+
+
+def _first_equal_rows(rows: Float[np.ndarray, "items d_model"]) -> np.ndarray:
+    """For every row the first one that equals it: itself, as a rule.
+
+    Hashes find the candidates, since sorting a table of many long rows takes long.
+    """
+    hashes = np.fromiter((hash(row.tobytes()) for row in rows), np.int64, len(rows))
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    twin = first[group.ravel()]
+    items = np.arange(len(rows))
+    for i in np.flatnonzero(twin != items):
+        twin[i] = twin[i] if np.array_equal(rows[i], rows[twin[i]]) else i
+    return twin

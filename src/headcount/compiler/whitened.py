@@ -19,6 +19,7 @@ from headcount.shapes import Float, Int
 # Directions below this share of the largest singular value are left out, or below the resolution
 # of the table's dtype where that is finer: whitening would blow up what is only rounding there.
 _RANK = 1e-6
+_TALL = 2  # rows per column from which the table counts as tall
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,19 @@ class WhitenedProblem:
         cls, graph: Graph, table: Float[Tensor, "items d_model"], level: float, device: torch.device
     ) -> WhitenedProblem:
         """Whiten a table: its rows become those of U, scaled to a mean squared norm of 1."""
-        left, values, right = torch.linalg.svd(table.detach().cpu().double(), full_matrices=False)
+        rows = table.detach().to(device, torch.float64)
+        values, right = _singular_values(rows, table.dtype)
         cut = min(_RANK, max(table.shape) * torch.finfo(table.dtype).eps)
         rank = max(1, int((values > cut * values[0]).sum()))
         scale = math.sqrt(len(table) / rank)
-        fold = torch.zeros(table.shape[1], rank).double()
+        fold = rows.new_zeros(table.shape[1], rank)
         if values[0] > 0:
-            fold = right[:rank].T / values[:rank] * scale
+            fold = right[:, :rank] / values[:rank] * scale
+        points = (rows @ fold).float()
         sources, targets = (
             torch.from_numpy(part.copy()).to(device) for part in (graph.sources, graph.targets)
         )
-        return cls((left[:, :rank] * scale).float().to(device), fold, sources, targets, level)
+        return cls(points, fold.cpu(), sources, targets, level)
 
     def at(self, level: float) -> WhitenedProblem:
         """The same problem with another threshold."""
@@ -67,3 +70,19 @@ class WhitenedProblem:
     @property
     def edges(self) -> int:
         return self.sources.numel()
+
+
+def _singular_values(
+    rows: Float[Tensor, "items d_model"], dtype: torch.dtype
+) -> tuple[Float[Tensor, " _"], Float[Tensor, "d_model _"]]:
+    """Σ and V of X = U Σ Vᵀ, largest first.
+
+    Tall tables of float32 entries or less take them from XᵀX, which is much quicker: squares of
+    singular values down to 1e-6 of the largest are well above float64's rounding.
+    """
+    if len(rows) < _TALL * rows.shape[1] or dtype == torch.float64:
+        _, values, right = torch.linalg.svd(rows, full_matrices=False)
+        return values, right.T
+    peak = float(rows.abs().max()) or 1.0
+    squares, right = torch.linalg.eigh((rows / peak).T @ (rows / peak))
+    return squares.flip(0).clamp_min(0).sqrt() * peak, right.flip(1)
