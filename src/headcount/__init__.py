@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from headcount.attention.export import TorchAttention as TorchAttention
     from headcount.attention.export import load_attention as load_attention
     from headcount.attention.export import padded as padded
+    from headcount.attention.grouped_export import GroupedAttention as GroupedAttention
+    from headcount.attention.grouped_export import to_grouped as to_grouped
+    from headcount.attention.grouped_export import load_grouped as load_grouped
 
     # Verification
     from headcount.attention.verification import verify as verify

@@ -50,7 +50,7 @@ from headcount.problem.graph import Graph
 from headcount.problem.tables import TableLike, table_for
 from headcount.shapes import Float
 
-_Heads = list[tuple[Tensor, Tensor]]  # (W_Q, W_K), d_model × d_k each
+Heads = list[tuple[Tensor, Tensor]]  # (W_Q, W_K), d_model × d_k each
 _FORMAT = "headcount-torch-attention"
 _UNIT = 2.0**-24
 # Another machine adds in another order: its drift may be larger than the one measured here.
@@ -111,10 +111,29 @@ def to_torch(
     True
     """
     weights = weights.detached()
-    heads = _heads(weights)
+    heads = heads_in_use(weights)
     if weights.aggregation == "softmax":
-        heads = [(query / math.sqrt(query.shape[1]), key) for query, key in heads]
-        return _assembled(weights, heads, {"temperature": 1.0})
+        return _assembled(weights, scaled_for_softmax(heads), {"temperature": 1.0})
+    return _assembled(weights, *sharpened(weights, heads, graph, table, context_length))
+
+
+def scaled_for_softmax(heads: Heads) -> Heads:
+    """Heads whose scores are S⁽ᵏ⁾/√d_k, whatever an attention divides by."""
+    return [(query / math.sqrt(query.shape[1]), key) for query, key in heads]
+
+
+def sharpened(
+    weights: KeyQuery,
+    heads: Heads,
+    graph: Graph | None,
+    table: TableLike | None,
+    context_length: int,
+) -> tuple[Heads, dict[str, float], float, float]:
+    """Max and sum: β from the margin that is left when float32 has taken its part.
+
+    Returns the heads at β, what a file says about it, the factor that makes up for float32, and the
+    score of the resting place before that factor.
+    """
     if context_length < 1:
         raise InputError(f"a context of {context_length} items is empty; choose at least 1")
     if graph is None or table is None:
@@ -122,13 +141,7 @@ def to_torch(
             f"{weights.aggregation} weights need their graph and table: "
             "the temperature follows from them"
         )
-    return _with_resting_place(weights, heads, graph, table_for(graph, table), context_length)
-
-
-def _with_resting_place(
-    weights: KeyQuery, heads: _Heads, graph: Graph, table: Tensor, context_length: int
-) -> TorchAttention:
-    """Max and sum: β from the margin that is left when float32 has taken its part."""
+    table = table_for(graph, table)
     found = verify(weights, graph, table)
     if not found.exact:
         raise InputError(
@@ -156,7 +169,7 @@ def _with_resting_place(
         "margin": found.margin,
         "context_length": context_length,
     }
-    return _assembled(weights, heads, facts, sharper, rest)
+    return heads, facts, sharper, rest
 
 
 def load_attention(path: str | os.PathLike[str]) -> MultiheadAttention:
@@ -189,7 +202,7 @@ def padded(
     return pad(rows.to(attention.in_proj_weight), (0, missing))
 
 
-def _heads(weights: KeyQuery) -> _Heads:
+def heads_in_use(weights: KeyQuery) -> Heads:
     """(W_Q, W_K) of every head in float64, the columns in use; sum is one head of width D_K."""
     if weights.aggregation == "logsumexp":
         raise InputError(
@@ -201,7 +214,7 @@ def _heads(weights: KeyQuery) -> _Heads:
     return [(query, key) for query, key in joined]
 
 
-def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_model"]) -> float:
+def _lost_in_float32(heads: Heads, rest: float, rows: Float[Tensor, "items d_model"]) -> float:
     """How far float32 moves a score against that of the resting place.
 
     Measured on the projections of all items, in float32 against float64.
@@ -227,7 +240,7 @@ def _lost_in_float32(heads: _Heads, rest: float, rows: Float[Tensor, "items d_mo
 
 def _assembled(
     weights: KeyQuery,
-    heads: _Heads,
+    heads: Heads,
     facts: dict[str, float],
     sharper: float = 1.0,
     rest: float | None = None,

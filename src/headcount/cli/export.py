@@ -28,6 +28,12 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
         "mha.safetensors"
     ),
+    grouped: Annotated[
+        bool,
+        typer.Option(
+            "--grouped", help="For scaled_dot_product_attention(enable_gqa=True): shared keys once."
+        ),
+    ] = False,
     key: TableKey = None,
     names: NamesFile = None,
     json: Json = False,
@@ -48,12 +54,18 @@ def export(
       rows = padded(table, attention)[None]
       _, shares = attention(rows, rows, rows, average_attn_weights=False)
 
+    That module has a key for each head, and repeats keys that heads share. With
+    --grouped they are written once, for PyTorch's grouped-query attention
+    (hc.load_grouped): attention.shares(rows), or attention(rows, values).
+
     \b
     Examples:
       headcount export weights.safetensors graph.csv table.npy
+      headcount export shared.safetensors graph.csv table.npy --grouped --out gqa.safetensors
       headcount export softmax.safetensors --out softmax_mha.safetensors
     """
     from headcount.attention.export import to_torch
+    from headcount.attention.grouped_export import to_grouped
     from headcount.attention.reading import read_weights_and_problem
     from headcount.attention.storage import load_weights
 
@@ -72,6 +84,8 @@ def export(
         )
     else:
         loaded, read, rows = read_weights_and_problem(weights, graph, table, key, names)
-    attention = to_torch(loaded, read, rows, context_length=context_length)
+    make = to_grouped if grouped else to_torch
+    attention = make(loaded, read, rows, context_length=context_length)
     attention.save(out, source=hashlib.sha256(weights.read_bytes()).hexdigest())
-    emit({**attention.facts, "file": str(out)}, json, "written as a torch.nn.MultiheadAttention")
+    kind = "a grouped-query attention" if grouped else "a torch.nn.MultiheadAttention"
+    emit({**attention.facts, "file": str(out)}, json, f"written as {kind}")

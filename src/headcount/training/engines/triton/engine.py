@@ -167,11 +167,8 @@ class TritonFleet:
             self._project(tables, runs.weights, runs, shape.d, sides=2)
         else:
             self._project(tables, runs.weights, runs, shape.d)
-            before = (runs.places * shape.d, shape.dm * shape.d)  # entries of the queries
-            keys = (
-                part.view(-1)[n:] for part, n in zip((tables, runs.weights), before, strict=True)
-            )
-            self._project(*keys, runs, shape.kd)
+            keys = runs.weights.view(-1)[shape.dm * shape.d :]  # W_K comes after W_Q
+            self._project(tables[runs.places * shape.d :], keys, runs, shape.kd)
         tally = self._tally_pairs if shape.pairs else self._tally_contexts
         # Each program wrote its own entry: a sum in a fixed order, where atomic additions would
         # make the last bits depend on timing.
