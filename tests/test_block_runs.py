@@ -119,9 +119,11 @@ def test_a_plan_may_share_keys(written, tmp_path, command):
     }
     # Tables from before keys could be shared: every head has its own.
     older = frame.drop(columns=["key_heads", "key_budget"])
-    older.to_parquet(folder.path / "runs.parquet", index=False)
-    assert (folder.frame()["key_heads"] == folder.frame()["heads"]).all()
-    assert (folder.frame()["key_budget"] == folder.frame()["budget"]).all()
+    (tmp_path / "older").mkdir()
+    older.to_parquet(tmp_path / "older" / "runs.parquet", index=False)
+    read = BlockFolder(tmp_path / "older").frame()
+    assert (read["key_heads"] == read["heads"]).all()
+    assert (read["key_budget"] == read["budget"]).all()
 
 
 @pytest.mark.parametrize(
