@@ -18,6 +18,7 @@ from headcount import (
 )
 from headcount.problem.contexts import StackedSampler, read_contexts
 from headcount.problem.streams import below, halves, stream_key, words
+from headcount.problem.vocabulary import Vocabulary
 from tests.strategies import graphs
 
 
@@ -178,3 +179,27 @@ def test_contexts_are_read_from_a_file(tmp_path):
     np.save(tmp_path / "scores.npy", np.zeros((2, 3)))
     with pytest.raises(InputError, match=r"2-D array of item ids, not float64 \(2, 3\)"):
         read_contexts(tmp_path / "scores.npy")
+
+
+def test_contexts_are_read_as_names_or_ids(tmp_path):
+    names = Vocabulary.of(["hot", "cold", "7"])
+    (tmp_path / "c.csv").write_text("hot, cold\n\n7,hot\n")
+    assert read_contexts(tmp_path / "c.csv", names).tolist() == [[0, 1], [2, 0]]
+    (tmp_path / "c.tsv").write_text("3\t1\n")
+    assert read_contexts(tmp_path / "c.tsv").tolist() == [[3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "sentence"),
+    [
+        ("hot,cold\nhot,clod", True, r"c\.csv, line 2: 'clod' is not among the 2 names \(.*'cold'"),
+        ("hot,cold\nhot", True, r"c\.csv, line 2: has 1 items, the lines above 2"),
+        ("hot,cold", False, r"c\.csv, line 1: 'hot' is not an item id; write ids, or give names"),
+        ("1,-2", False, r"c\.csv, line 1: '-2' is not an item id"),
+        ("\n , \n", False, r"c\.csv: holds no context"),
+    ],
+)
+def test_bad_files_of_contexts(tmp_path, text, named, sentence):
+    (tmp_path / "c.csv").write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        read_contexts(tmp_path / "c.csv", Vocabulary.of(["hot", "cold"]) if named else None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
-from headcount import Graph, InputError, Store
+from headcount import Graph, InputError, Store, curve_chart, thresholds
 from headcount.problem.contents import registered_graph
 from headcount.sweeps.file import read_sweep
 from headcount.sweeps.runner import run_sweep
@@ -136,3 +138,75 @@ def test_lists_call_own_problems_by_their_files(folder, command_in):  # noqa: F8
     chart = ["results", "chart", "own.sqlite", "--graph", key, "--out", "c.svg", "--json"]
     assert '"runs": 4' in command_in(folder, *chart)[1]
     assert command_in(folder, *chart[:4], "random", *chart[5:])[0] == 1
+
+
+@pytest.fixture
+def two_graphs(folder):  # noqa: F811
+    """A store of runs on two graph files with equally many items and edges."""
+    edges = [f"{n},{(n + 1) % 44}" for n in range(30)]
+    (folder / "data" / "ring.csv").write_text("\n".join(["source,target", *edges, ""]))
+    (folder / "data" / "back.csv").write_text("\n".join(["target,source", *edges, ""]))
+    text = SHORT.replace('"data/g.csv"', '["data/ring.csv", "data/back.csv"]')
+    assert "ring" in text
+    run_sweep(written_over(folder, text + "items = 44\n"))
+    return folder
+
+
+def test_filters_call_own_problems_by_file_name_or_digits(two_graphs, command_in):
+    with Store(two_graphs / "own.sqlite", read_only=True) as store:
+        (half,) = {store.count(graph=name) for name in ("data/ring.csv", "back.csv")}
+        assert 2 * half == len(store) == store.count(graph=["ring.csv", "back.csv", "random"])
+        graphs = set(store.frame(graph="ring.csv")["graph"])
+        assert graphs == {key for key in graphs if store.contents.paths()[key] == "data/ring.csv"}
+        (key,) = graphs
+        assert store.count(graph=key[:8]) == store.count(graph=key) == half
+        assert len(list(store.results(table="t.npy", graph=key[:6]))) == half
+        assert store.count(graph="f" * 32) == 0
+        for name in ("other.csv", "elsewhere/ring.csv", key[:3], "ring"):
+            with pytest.raises(InputError, match=r"they have data/back\.csv, data/ring\.csv"):
+                store.count(graph=name)
+    listed = ("results", "list", "own.sqlite", "--json")
+    code, out, _ = command_in(two_graphs, *listed, "--graph", "ring.csv,data/back.csv")
+    assert (code, json.loads(out)["total"]) == (0, 2 * half)
+    # A path is taken from where the command runs, as any other path is.
+    code, out, _ = command_in(two_graphs / "data", *listed[:2], "../own.sqlite", "--json",
+                              "--graph", "ring.csv", "--table", "t.npy")  # fmt: skip
+    assert (code, json.loads(out)["total"]) == (0, half)
+    code, out, err = command_in(two_graphs, *listed[:3], "--table", "u.npy")
+    assert (code, out) == (2, "")
+    assert "table 'u.npy' is not one that runs in own.sqlite were trained on" in err
+    export = ("results", "export", "own.sqlite", "--out", "x.csv", "--graph", "ring.csv", "--json")
+    assert json.loads(command_in(two_graphs, *export)[1])["runs"] == half
+
+
+def test_digits_that_begin_two_hashes_are_refused(tmp_path, monkeypatch):
+    with Store(tmp_path / "s.sqlite") as store:
+        read = {"SELECT DISTINCT": [("abcd" + n * 28,) for n in "12"], "SELECT path,": []}
+        monkeypatch.setattr(
+            store._database, "read", lambda query, *_: read[" ".join(query.split()[:2])]
+        )
+        with pytest.raises(InputError, match="begins the hashes of 2 graphs; write more digits"):
+            store.contents.meant("graph", "abcd")
+        assert store.contents.meant("graph", "abcd1") == ["abcd" + "1" * 28]
+
+
+def test_a_chart_has_a_panel_per_graph(two_graphs, command_in):
+    with Store(two_graphs / "own.sqlite", read_only=True) as store:
+        rows = next(iter(curve_chart(store).to_dict()["datasets"].values()))
+        assert {row["panel"] for row in rows} == {
+            f"m = 44, d_model = 8, data/{name}.csv" for name in ("ring", "back")
+        }
+        assert len(rows) == store.frame().groupby(["graph", "heads", "budget"]).ngroups
+        assert " at m = 44, d_model = 8 (" in str(
+            curve_chart(store, graph="ring.csv").to_dict()["title"]["text"]
+        )
+        frame = store.frame()
+    rows = next(iter(curve_chart(frame).to_dict()["datasets"].values()))
+    digits = {row["panel"].rsplit(", ", 1)[1] for row in rows}
+    assert digits == {key[:8] for key in frame["graph"]}
+    assert {"graph"} <= set(
+        thresholds(frame, level=0.0).plot().to_dict()["datasets"].popitem()[1][0]
+    )
+    out = command_in(two_graphs, "sweep", "own.toml")[1]
+    assert "data/ring.csv" in out
+    assert not set(frame["graph"]) & set(out.split())

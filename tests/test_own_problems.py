@@ -21,7 +21,8 @@ from headcount.problem import contents
 from headcount.problem.edge_list import write_graph
 from headcount.problem.makers import skewed_graph
 from headcount.sweeps import cluster_queue
-from headcount.sweeps.cluster import ClusterExecutor, connected_cluster
+from headcount.sweeps.cluster import ClusterExecutor
+from headcount.sweeps.cluster_connection import connected_cluster
 from headcount.sweeps.file import read_sweep
 from headcount.sweeps.plans import GridPlan
 from headcount.sweeps.runner import LocalExecutor, run_sweep

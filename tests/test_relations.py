@@ -261,6 +261,24 @@ def test_a_refuted_context_is_named(folder, command):
     assert ", ".join(named) in command(*words, "--context-length", "2")[1]
 
 
+def test_contexts_may_be_names(folder, command):
+    graph, table = hc.read_problem(folder / "graph.csv", folder / "table.safetensors")
+    known = [graph.name(item) for item in range(graph.items)]
+    hc.compile(graph, table, budget=4).weights.save(folder / "w.safetensors")
+    words = ("verify", "words/w.safetensors", "words/graph.csv", "words/table.safetensors")
+    (folder / "c.csv").write_text(f"{known[0]},{known[1]}\n{known[2]},{known[0]}\n")
+    code, out, err = command(*words, "--contexts", "words/c.csv", "--json")
+    assert code == 0, err
+    assert json.loads(out)["contexts"] == 2
+    (folder / "c.csv").write_text(f"{known[0]},{known[1]}\n{known[2]},{known[2]}\n")
+    code, _, err = command(*words, "--contexts", "words/c.csv")
+    assert (code, f"context 1 holds the same item twice ({known[2]})" in err) == (2, True)
+    (folder / "c.csv").write_text(f"{known[0]},{known[1]}x\n")
+    code, _, err = command(*words, "--contexts", "words/c.csv")
+    assert code == 2
+    assert f"c.csv, line 1: '{known[1]}x' is not among the {graph.items} names" in err
+
+
 @pytest.mark.parametrize(
     ("graph", "table", "names", "sentence"),
     [

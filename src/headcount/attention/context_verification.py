@@ -35,13 +35,14 @@ def checked_contexts(
     contexts = contexts.long()  # ids of more than 63 bits become negative, and are refused below
     ordered = contexts.sort(dim=1).values
     outside = (ordered[:, 0] < 0) | (ordered[:, -1] >= graph.items)
-    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(1)
-    for bad, what in (
-        (outside, f"an id outside 0…{graph.items - 1}"),
-        (repeated, "the same item twice"),
-    ):
-        if bad.any():
-            raise InputError(f"context {int(bad.nonzero()[0])} holds {what}; correct it")
+    if outside.any():
+        place = int(outside.nonzero()[0])
+        raise InputError(f"context {place} holds an id outside 0…{graph.items - 1}; correct it")
+    repeated = ordered[:, 1:] == ordered[:, :-1]
+    if repeated.any():
+        place, column = repeated.nonzero()[0].tolist()
+        named = "" if graph.names is None else f" ({graph.name(int(ordered[place, column]))})"
+        raise InputError(f"context {place} holds the same item twice{named}; correct it")
     return contexts
 
 

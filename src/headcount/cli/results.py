@@ -45,10 +45,19 @@ RunSeed = Annotated[str | None, _numbers("The run's seed")]
 KvHeads = Annotated[str | None, _numbers("g, shared keys (0: each head its own)")]
 GraphName = Annotated[
     str | None,
-    typer.Option("--graph", help="regular, random, skewed, or several.", show_default=False),
+    typer.Option(
+        "--graph",
+        help="regular, random, skewed, a file or the first digits of a hash; or several.",
+        show_default=False,
+    ),
 ]
 TableName = Annotated[
-    str | None, typer.Option("--table", help="gaussian, binary, or several.", show_default=False)
+    str | None,
+    typer.Option(
+        "--table",
+        help="gaussian, binary, a file or the first digits of a hash; or several.",
+        show_default=False,
+    ),
 ]
 
 
@@ -151,6 +160,7 @@ def chart_runs(
     Examples:
       headcount results chart sweep.sqlite --out sweep.png
       headcount results chart sweep.sqlite --items 64 --heads 1,4 --out sweep.svg
+      headcount results chart own.sqlite --graph antonyms.csv --out own.svg
     """
     from headcount.report.curve_chart import curve_chart
     from headcount.store.store import Store
@@ -237,8 +247,8 @@ def _filters(
             raise InputError(f"--variant {name!r} is not known; use {', '.join(VARIANTS)}")
     filters: dict[str, Filter] = {
         "variant": variants,
-        "graph": graph.split(",") if graph else None,
-        "table": table.split(",") if table else None,
+        "graph": [name.strip() for name in graph.split(",")] if graph else None,
+        "table": [name.strip() for name in table.split(",")] if table else None,
         "kv_heads": parse_numbers("kv_heads", kv_heads),
     }
     return filters | {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
-from headcount.cli.run_lines import aligned, cell
+from headcount.cli.run_lines import aligned, cell, with_paths
 from headcount.interrupts import STOPPING, stoppable
 from headcount.progress import Status, duration, notice, printable, progress_bar
 
@@ -182,7 +182,7 @@ def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool)
     )
     for rows in (told["thresholds"], told["searches"]):
         if rows:
-            print(aligned(_threshold_cells(rows)))
+            print(aligned(_threshold_cells(with_paths(store, rows))))
     for row in told["searches"]:
         if row["fallback"]:
             heads = ", ".join(map(str, row["fallback"]))
@@ -191,7 +191,7 @@ def _report(asked: SweepFile, store: Store, progress: SweepProgress, json: bool)
                 f"at h = {heads}; every budget there that can matter was tested"
             )
     if rows := told["curves"]:
-        print(aligned(_curve_cells(rows[:_MOST_ROWS])))
+        print(aligned(_curve_cells(with_paths(store, rows[:_MOST_ROWS]))))
         if len(rows) > _MOST_ROWS:
             more = f"headcount results list {store.path} --by heads,budget"
             print(f"… {len(rows) - _MOST_ROWS} more: {more}")

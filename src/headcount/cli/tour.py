@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +128,7 @@ def _among_short_words(graph: Graph, table: Tensor) -> tuple[Graph, Tensor]:
 
 
 def looked_up(
-    attention: MultiheadAttention, graph: Graph, table: Tensor, context: Sequence[str]
+    attention: MultiheadAttention, graph: Graph, table: Tensor, context: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """The words of the context to which each of them gives most of a head."""
     from headcount.attention.export import padded

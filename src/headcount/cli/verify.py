@@ -33,7 +33,9 @@ def verify(
     table: TableFile,
     contexts: Annotated[
         Path | None,
-        typer.Option(help="Check only these contexts (.npy): one row of item ids each."),
+        typer.Option(
+            help="Check only these contexts: rows of ids (.npy), or lines of names or ids (.csv)."
+        ),
     ] = None,
     context_length: Annotated[
         int | None,
@@ -92,7 +94,7 @@ def verify(
         loaded,
         read,
         rows,
-        contexts=None if contexts is None else read_contexts(contexts),
+        contexts=None if contexts is None else read_contexts(contexts, read.names),
         context_length=context_length,
         search=search,
         samples=samples,

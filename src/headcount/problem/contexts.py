@@ -15,19 +15,23 @@ With out-degree 1 step 3 is A.1's. All of it is vectorised over contexts, slot b
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.files import existing_file, read_records
 from headcount.problem.distinct import distinct_items
 from headcount.problem.graph import Graph
 from headcount.problem.streams import below, halves, stream_key, words
 from headcount.problem.table_files import read_npy
+from headcount.problem.vocabulary import Vocabulary
 from headcount.shapes import Bool, Int
 
 _CHUNK = 8192  # contexts drawn together
@@ -195,14 +199,46 @@ def labels(
     return torch.from_numpy(graph.has_edges(rows[:, :, None], rows[:, None, :])).to(contexts.device)
 
 
-def read_contexts(path: str | os.PathLike[str]) -> Int[Tensor, "count length"]:
-    """Contexts from a `.npy` file, one row of item ids each.
+def read_contexts(
+    path: str | os.PathLike[str], names: Vocabulary | None = None
+) -> Int[Tensor, "count length"]:
+    """Contexts from a `.npy` file of item ids, or from a `.csv` or `.tsv` file, one per row.
 
+    A text file has one context per line and no header; with `names` its entries are names.
     Whether the ids are distinct items of a graph is checked where the contexts are used.
     """
+    if Path(path).suffix.lower() in (".csv", ".tsv"):
+        return _listed_contexts(Path(path), names)
     array = read_npy(path)
     if array.ndim != 2 or array.dtype.kind not in "iu":
         raise InputError(
             f"{path}: contexts must be a 2-D array of item ids, not {array.dtype} {array.shape}"
         )
     return torch.from_numpy(array.astype(np.int64))
+
+
+def _listed_contexts(path: Path, names: Vocabulary | None) -> Int[Tensor, "count length"]:
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    contexts, length = list[list[int]](), 0
+    for line, entries in read_records(existing_file(path), separator):
+        if contexts and len(entries) != length:
+            raise InputError(
+                f"{path}, line {line}: has {len(entries)} items, the lines above {length}; "
+                "give all contexts the same length"
+            )
+        length = len(entries)
+        try:
+            contexts.append([_item(entry, names) for entry in entries])
+        except InputError as error:
+            raise InputError(f"{path}, line {line}: {error}") from None
+    if not contexts:
+        raise InputError(f"{path}: holds no context; write one per line, items between commas")
+    return torch.tensor(contexts, dtype=torch.int64)
+
+
+def _item(entry: str, names: Vocabulary | None) -> int:
+    if names is not None:
+        return names.id(entry)
+    if not re.fullmatch(r"\d{1,18}", entry.strip()):
+        raise InputError(f"{entry.strip()!r} is not an item id; write ids, or give names (--names)")
+    return int(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
 from headcount.store.runs import Filter
 from headcount.store.store import Store
+from headcount.training.spec import is_content_hash
 
 _METRICS = {"value": "MSE", "block": "accuracy"}  # of these variants; the others have F1
+_DIGITS = 8  # of a hash
+_NAMED = ("graph", "table")  # by a hash where they are one's own
 _STAR = "dotted: D_K*, the smallest D_K whose mean F1 reaches 0.99 for some head count"
 
 
@@ -26,6 +30,9 @@ def curve_chart(
     **filters: Filter,
 ) -> Any:
     """Draw the test metric against D_K, one panel per point and one line per head count.
+
+    Graphs and tables of several kinds are points of their own; those of one's own are called by
+    their files, or by the first digits of their hashes.
 
     Lines are means over seeds with their 95 % intervals; where the metric is F1, the level 0.99 and
     the D_K* of each panel are marked. The result is an Altair chart, which a notebook shows.
@@ -80,13 +87,29 @@ def _frame(runs: Any, filters: dict[str, Filter]) -> tuple[pd.DataFrame, str]:
             raise InputError(f"{next(iter(filters))}: filters are for a store; select from a frame")
         frame, source = runs, ""
     elif isinstance(runs, Store):
-        frame, source = runs.frame(**filters), f" ({Path(runs.path).name})"
+        frame, source = _called(runs, runs.frame(**filters)), f" ({Path(runs.path).name})"
     else:
         with Store(runs, read_only=True) as opened:
             return _frame(opened, filters)
     if frame.empty:
         raise InputError("there are no runs to draw; check the filters and the store")
     return frame, source
+
+
+def _called(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the files of graphs and tables in place of their hashes.
+
+    A file that has held several keeps the digits of each.
+    """
+    own = {key for name in _NAMED for key in frame[name] if key is not None}
+    paths = {key: path for key, path in store.contents.paths().items() if key in own}
+    times = Counter(paths.values())
+    called = {
+        key: path if times[path] == 1 else f"{path} {key[:_DIGITS]}" for key, path in paths.items()
+    }
+    return frame.assign(
+        **{name: frame[name].map(lambda key: called.get(key, key)) for name in _NAMED}
+    )
 
 
 def _metric(frame: pd.DataFrame) -> str:
@@ -107,17 +130,15 @@ def _panels(rows: pd.DataFrame) -> list[str]:
     several = len(set(rows["variant"])) > 1
     kinds = [name for name in USUAL if name in rows]
     return [
-        f"m = {items}, d_model = {d_model}"
-        + (f", r = {degree}" if degree > 1 else "")
-        + (f", {variant}" if several or variant != "max" else "")
-        + "".join(f", {_kind(name, value)}" for name, value in zip(kinds, rest, strict=True))
-        for variant, degree, items, d_model, *rest in rows.loc[:, [*POINT, *kinds]].itertuples(
-            index=False, name=None
-        )
+        f"m = {row['items']}, d_model = {row['d_model']}"
+        + (f", r = {row['degree']}" if row["degree"] > 1 else "")
+        + (f", {row['variant']}" if several or row["variant"] != "max" else "")
+        + "".join(f", {_kind(name, row[name])}" for name in kinds)
+        for row in rows.to_dict("records")
     ]
 
 
 def _kind(name: str, value: Any) -> str:
     if name == "kv_heads":
         return f"g = {value}" if value else "own keys"
-    return str(value)
+    return value[:_DIGITS] if is_content_hash(value) else value

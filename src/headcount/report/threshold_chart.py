@@ -26,7 +26,8 @@ def draw_thresholds(table: pd.DataFrame) -> Any:
     size *= np.log2(found["items"].astype(float))
     # Where no tested budget is certain to pass, the range ends at D_K*.
     high = found["conservative"].fillna(found["central"])
-    rows = found[[*_POINT, *_RANGE, "heads", "key_dim"]].astype(object).assign(size=size, high=high)
+    point = [*_POINT, *(name for name in ("graph", "table") if name in found)]
+    rows = found[[*point, *_RANGE, "heads", "key_dim"]].astype(object).assign(size=size, high=high)
     base = alt.Chart(rows.where(rows.notna(), None)).encode(
         x=log2_axis("m' log₂ m / d_model").x("size"),
         color=_by("variant", found["variant"].tolist(), alt.Color, COLOURS, None),
@@ -35,7 +36,7 @@ def draw_thresholds(table: pd.DataFrame) -> Any:
     point = base.mark_point(filled=True, size=60, opacity=1).encode(
         y=log2_axis("D_K*").y("central"),
         shape=_by("degree", found["degree"].tolist(), alt.Shape, SHAPES, "r"),
-        tooltip=[*_POINT, *_RANGE, "heads", "key_dim"],
+        tooltip=[*point, *_RANGE, "heads", "key_dim"],
     )
     return alt.layer(line, point).properties(width=420, height=320).configure(font=FONT)
 

@@ -104,13 +104,13 @@ def long_relation_runs() -> pd.DataFrame:
 def judged_runs() -> pd.DataFrame:
     """The runs that decide: those of the first plan, and of the added ones the scaled rows."""
     runs = long_relation_runs()
-    return runs[(runs["plan"] == "runs") | (runs["problem"] == "smollm2-scaled")]
+    return runs.loc[(runs["plan"] == "runs") | (runs["problem"] == "smollm2-scaled")]
 
 
 def longer_hypernyms() -> pd.DataFrame:
     """The hypernyms that were trained again with more steps, reported and not judged."""
     runs = long_relation_runs()
-    return runs[(runs["plan"] == "more") & (runs["relation"] == "hypernyms")]
+    return runs.loc[(runs["plan"] == "more") & (runs["relation"] == "hypernyms")]
 
 
 @cache

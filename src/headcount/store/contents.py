@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from headcount.errors import InputError
 from headcount.problem.contents import SourceFile, register_bytes, to_bytes, unregistered
 from headcount.store.database import Database
+from headcount.training.spec import GRAPHS, TABLES, is_content_hash
 
+_DIGITS = 32  # of a hash
 _PART = 2**26  # bytes of a content in one row
 
 
@@ -69,6 +72,39 @@ class Contents:
     def paths(self) -> dict[str, str]:
         """The file, by its path from the store, that each graph or table was read from."""
         return {key: path for path, words in self._recorded().items() for key in words}
+
+    def meant(self, column: str, name: str) -> list[str]:
+        """What a filter of the column `graph` or `table` means by a name.
+
+        A name is that of a family, the path of a file, its last part, or the first digits of a
+        hash.
+        """
+        found = self._database.read(f'SELECT DISTINCT "{column}" FROM runs')
+        there = {str(key) for (key,) in found if key}
+        if name in there or name in {"graph": GRAPHS, "table": TABLES}[column]:
+            return [name]
+        used = {key for key in there if is_content_hash(key)}
+        paths = {key: path for key, path in self.paths().items() if key in used}
+        folder = self._database.path.resolve().parent
+        given = {os.path.relpath(Path(name).resolve(), folder), os.path.normpath(name)}
+        found = [key for key, path in paths.items() if path in given]
+        found = found or [key for key, path in paths.items() if os.path.basename(path) == name]
+        if found:
+            return sorted(found)
+        if re.fullmatch("[0-9a-f]{4,}", name):
+            found = [key for key in used if key.startswith(name)]
+            if len(found) == 1 or len(name) == _DIGITS:
+                return found or [name]
+            if found:
+                raise InputError(
+                    f"{column} {name!r} begins the hashes of {len(found)} {column}s; "
+                    "write more digits"
+                )
+        known = ", ".join(sorted(paths.get(key, key[:8]) for key in there))
+        raise InputError(
+            f"{column} {name!r} is not one that runs in {self._database.path} were trained on; "
+            f"they have {known or 'none'}"
+        )
 
     def _recorded(self) -> dict[str, list[str]]:
         found = self._database.read("SELECT path, hash FROM files ORDER BY path DESC")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
+from numbers import Integral
 from sqlite3 import ProgrammingError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
@@ -114,6 +115,7 @@ class Store:
         """Results in the order of their specs, without runs of the transformer block.
 
         Filters are one value, several or a range: `results(items=[64, 128], budget=range(10, 41))`.
+        A graph or table of one's own is called by its file, or by the first digits of its hash.
         """
         return (run_table.result_of(row) for row in self._rows(filters) if row["variant"] != BLOCK)
 
@@ -124,7 +126,7 @@ class Store:
 
     def frame(self, **filters: Filter) -> pd.DataFrame:
         """One row per run, in the order of their specs, without specs, histories and versions."""
-        return run_table.frame(self._database, filters)
+        return run_table.frame(self._database, self._by_hash(filters))
 
     def means(self, by: Sequence[str], **filters: Filter) -> pd.DataFrame:
         """One row per group: its runs, how many diverged, mean, least and greatest value.
@@ -156,7 +158,7 @@ class Store:
 
     def count(self, **filters: Filter) -> int:
         """How many runs pass the filters."""
-        return run_table.count(self._database, filters)
+        return run_table.count(self._database, self._by_hash(filters))
 
     def __len__(self) -> int:
         return self.count()
@@ -175,7 +177,7 @@ class Store:
         """Write runs to a parquet, CSV or JSON-lines file; returns how many."""
         from headcount.store.export import export
 
-        return export(self._database, out, form, filters)
+        return export(self._database, out, form, self._by_hash(filters))
 
     def close(self) -> None:
         """Close the file."""
@@ -192,5 +194,19 @@ class Store:
     ) -> None:
         self.close()
 
-    def _rows(self, filters: dict[str, Any], limit: int | None = None) -> Iterator[dict[str, Any]]:
-        return run_table.rows(self._database, run_table.selected(self._database, filters, limit))
+    def _rows(
+        self, filters: dict[str, Filter], limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        ids = run_table.selected(self._database, self._by_hash(filters), limit)
+        return run_table.rows(self._database, ids)
+
+    def _by_hash(self, filters: dict[str, Filter]) -> dict[str, Filter]:
+        """Filters in which graphs and tables of one's own are named by their hashes."""
+        meant = dict(filters)
+        for column in ("graph", "table"):
+            wanted = meant.get(column)
+            if wanted is None or isinstance(wanted, int | Integral):
+                continue
+            names = [wanted] if isinstance(wanted, str) else list(wanted)
+            meant[column] = [key for name in names for key in self.contents.meant(column, name)]
+        return meant
