@@ -35,7 +35,7 @@ from tests.measured import measured_evidence
 
 IDS = [f"fig{number}" for number in range(1, 14)]
 IDS += ["table1", "table2", "linear", "block", "shared-block", "bounds", "frontier", "law"]
-IDS += ["separability", "steps", "laws", "adviser", "relations"]
+IDS += ["separability", "steps", "laws", "adviser", "shared-keys", "relations"]
 COMPARE = {figure.id: figure.compare for figure in FIGURES}
 MEANING = {figure.id: figure.meaning for figure in FIGURES}
 

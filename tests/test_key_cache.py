@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount import InputError, advise, plan_key_cache
-from headcount.theory.key_cache import predicted_threshold
+from headcount.analysis.shared_keys import planned_errors
+from headcount.reproduction.shared_key_verdicts import shared_key_runs, shared_key_thresholds
+from headcount.theory.key_cache import ERRORS, FEWEST, _chance, predicted_threshold
 from headcount.theory.key_width import random_key_width
 from headcount.theory.shared_keys import shared_width
 
@@ -32,7 +34,7 @@ def test_a_plan_fits_the_cache_with_the_fewest_parameters(point, steps, most):
     assert split.parameters == d_model * (split.query_columns + split.key_columns) + 1
     assert split.parameters <= free.split.parameters
     if split.kv_heads < split.heads:
-        assert split.key_dim >= random_key_width(items)
+        assert split.key_columns >= random_key_width(items)
     assert split.interval[0] < split.interval[1]
     assert answer.text.startswith("Measured: ")
 
@@ -54,6 +56,33 @@ def test_thresholds_are_those_of_equal_degrees_of_freedom(point, heads, power):
     shared = predicted_threshold(items, items, d_model, heads, keys, 20_000)
     if 1 < own < d_model and shared < d_model:
         assert shared == pytest.approx(shared_width(own, d_model, heads, keys), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "count", "steps"), [(("main", "regular"), 40, 20_000), (("longer",), 21, 200_000)]
+)
+def test_the_error_of_thresholds_is_that_of_the_shipped_runs(parts, count, steps):
+    known = shared_key_thresholds()
+    errors = planned_errors(known[known["part"].isin(parts)], shared_key_runs())
+    assert len(errors) == count
+    assert (errors.mean(), errors.std()) == pytest.approx(ERRORS[steps], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("part", "steps"), [("main", 20_000), ("longer", 50_000), ("longer", 100_000)]
+)
+def test_what_would_be_advised_passed(part, steps):
+    """Configurations with a chance of 95 % and enough key columns: nearly all of their runs."""
+    runs = shared_key_runs()
+    runs = runs[(runs["part"] == part) & (runs["heads"] > runs["kv_heads"])]
+    enough = runs["kv_heads"] * runs["key_dim"] >= FEWEST * runs["items"].map(random_key_width)
+    reached = runs["reached"].between(1, steps)
+    sizes = ["items", "d_model", "heads", "kv_heads", "key_dim"]
+    found = runs.assign(reached=reached)[enough].groupby(sizes)["reached"].mean()
+    chances = [_chance(m, m, *rest, steps) for m, *rest in found.index]
+    advised = found[[chance >= 0.95 for chance in chances]]
+    assert len(advised) > 50
+    assert advised.mean() > 0.98
 
 
 def test_bytes_per_number_scale_the_cache_and_nothing_else():

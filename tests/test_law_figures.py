@@ -15,13 +15,15 @@ from headcount.report.figures import (
     relations,
     separability,
     shared_block,
+    shared_keys,
     steps,
 )
 from headcount.reproduction.adviser_verdicts import followed
 from headcount.reproduction.separability import measured_separability
+from headcount.reproduction.shared_key_verdicts import shared_key_thresholds
 from headcount.reproduction.shipped import MEASURED
 
-MODULES = (adviser, laws, relations, separability, shared_block, steps)
+MODULES = (adviser, laws, relations, separability, shared_block, shared_keys, steps)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)
@@ -95,3 +97,13 @@ def test_relations_have_a_panel_per_relation_and_number_of_steps():
         "smollm2-gaussian": 24,
         "smollm2-scaled": 32,
     }
+
+
+def test_shared_keys_show_every_threshold_and_sum():
+    known = shared_key_thresholds()
+    main = known[(known["part"] == "main") & known["threshold"].notna()]
+    assert len(rows_of("shared-keys", "query_columns")) == len(main) == 50
+    sums = rows_of("shared-keys", "sum_ratio")
+    assert len(sums) == 50  # 35 with shared keys, and 15 of their own at 1
+    assert sum(row["sum_ratio"] == 1.0 for row in sums) == 15
+    assert {row["kind"] for row in rows_of("shared-keys", "kind")} == set(shared_keys._KINDS)

@@ -40,7 +40,7 @@ def threshold(
     with np.errstate(divide="ignore", invalid="ignore"):
         part = (above - np.log(1 - PASSING)) / (above - below)
     high, low = logs[after[..., 0]], logs[after[..., 0] - 1]
-    return np.where(known, np.exp(low + part * (high - low)), np.nan)
+    return np.asarray(np.exp(np.where(known, low + part * (high - low), np.nan)))
 
 
 def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:

@@ -38,7 +38,11 @@ def shared_key_thresholds() -> pd.DataFrame:
 
 
 def shared_key_verdicts() -> pd.DataFrame:
-    """Every preregistered verdict on shared keys, with its numbers."""
+    """Every preregistered verdict on shared keys, with its numbers.
+
+    >>> shared_key_verdicts()["part"].tolist()[:3]
+    ['sum', 'freedom', 'rival']
+    """
     return verdict_table(verdicts(shared_key_runs(), shared_key_thresholds()))
 
 
@@ -118,7 +122,7 @@ def _freedom(main: Any) -> LawVerdict:
     errors = log_errors(main, "by_freedom")
     if undecided := _open("freedom", hypothesis, len(errors), _EXPECTED["main"]):
         return undecided
-    size, bias = _rms(errors), float(errors.mean())
+    size, bias = _rms(errors), round(float(errors.mean()), 3) + 0.0  # no minus before a zero
     number = f"rms error {size:.3f}, mean {bias:+.3f} in ln k, {len(errors)} splits"
     return LawVerdict("freedom", hypothesis, _judged(size <= _SMALL, size > _LARGE), number)
 
@@ -172,7 +176,8 @@ def least_widths(runs: pd.DataFrame) -> dict[tuple[int, int], int]:
     chosen: Any = runs[runs["part"].isin(["main", "narrow", "longer"]) & (runs["kv_heads"] == 1)]
     scores = chosen.assign(value=chosen["value"].where(chosen["diverged"] == 0, 0.0))
     means = scores.groupby([*_POINT, "part", "heads", "key_dim"])["value"].mean()
-    found = {(int(m), int(d)): 0 for m, d in chosen[_POINT].drop_duplicates().to_numpy()}
+    points = sorted(map(tuple, chosen[_POINT].drop_duplicates().to_numpy().tolist()))
+    found = dict.fromkeys(points, 0)
     for m, d, _, _, width in sorted(means[means >= PASSING].index, key=lambda key: -key[-1]):
         found[m, d] = int(width)  # the widest first, so that the narrowest stays
     return found

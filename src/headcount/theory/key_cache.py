@@ -8,7 +8,7 @@ share g keys are planned like heads with keys of their own that have as many deg
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, exp
+from math import ceil, exp, log
 from typing import Any
 
 from scipy.optimize import brentq
@@ -24,11 +24,12 @@ from headcount.theory.shared_keys import own_width
 from headcount.theory.steps_law import STEPS_LAW
 
 _HEADS = (4, 6, 8, 12, 16)
-# ln(k*/k predicted) at the thresholds of the preregistered runs: mean and standard deviation
-# (`headcount.analysis.shared_keys.planned_errors`).
-BIAS, SPREAD = 0.0, 0.15
-# The smallest key that passed, over the width that random keys need; the least of five points.
-NARROWEST = 1.0
+# ln(k*/k predicted) at the preregistered thresholds, by steps: mean and standard deviation
+# (`headcount.analysis.shared_keys.planned_errors`). Between them both follow ln(steps).
+ERRORS = {20_000: (-0.094, 0.108), 200_000: (0.208, 0.264)}
+# Key columns that are advised at least, over the width that random keys need. Below 1.15 times that
+# many heads fail in 50,000 steps where degrees of freedom would suffice.
+FEWEST = 1.15
 
 
 @dataclass(frozen=True)
@@ -143,14 +144,18 @@ def predicted_threshold(
     def surplus(width: float) -> float:
         return _chance(items, edges, d_model, heads, kv_heads, width, steps) - 0.5
 
-    # The law of steps is one of heads that have a column at least, and width past d adds nothing.
-    ends = 1.0, float(d_model)
-    if surplus(ends[0]) > 0:
-        return ends[0]
-    if surplus(ends[1]) < 0:
-        return ends[1]
-    found: Any = brentq(surplus, *ends)
-    return float(found)
+    # Upwards from one column: wide heads take more steps again, so that the chance may fall. Width
+    # past d_model adds nothing.
+    below = 1.0
+    if surplus(below) >= 0:
+        return below
+    while below < d_model:
+        above = min(1.05 * below, float(d_model))
+        if surplus(above) >= 0:
+            found: Any = brentq(surplus, below, above)
+            return float(found)
+        below = above
+    return below
 
 
 def _chance(
@@ -203,9 +208,11 @@ class _Request:
         return found
 
     def _narrowest(self, heads: int, kv_heads: int) -> SharedSplit | None:
-        least = max(1, ceil(NARROWEST * self._random_width()))
-        start = 1 if kv_heads == heads else least
-        for width in range(start, min(self.d_model, MOST_COLUMNS // heads) + 1):
+        # g keys of width k are a special case of one key of width g·k.
+        least = ceil(FEWEST * self._random_width() / kv_heads)
+        for width in range(
+            1 if kv_heads == heads else least, min(self.d_model, MOST_COLUMNS // heads) + 1
+        ):
             reached = self._chance(heads, kv_heads, width)
             if reached >= self.chance:
                 break
@@ -225,12 +232,18 @@ class _Request:
 
     def _chance(self, heads: int, kv_heads: int, width: int) -> float:
         sizes = self.items, self.edges, self.d_model, heads, kv_heads
-        return _chance(*sizes, width / exp(BIAS), self.steps)
+        return _chance(*sizes, width, self.steps)
 
     def _interval(self, heads: int, kv_heads: int) -> tuple[float, float]:
         sizes = self.items, self.edges, self.d_model, heads, kv_heads
-        middle = predicted_threshold(*sizes, self.steps) * exp(BIAS)
-        low, high = (round(middle * exp(side * 1.96 * SPREAD), 1) for side in (-1, 1))
+        middle = predicted_threshold(*sizes, self.steps)
+        first, last = ERRORS
+        part = log(self.steps / first) / log(last / first)
+        bias, spread = (
+            early + part * (late - early)
+            for early, late in zip(ERRORS[first], ERRORS[last], strict=True)
+        )
+        low, high = (round(middle * exp(bias + side * 1.96 * spread), 1) for side in (-1, 1))
         return low, high
 
     def _random_width(self) -> float:

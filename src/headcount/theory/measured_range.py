@@ -62,5 +62,5 @@ RANGES: dict[PlannedAggregation, Range] = {
 
 # Heads that share keys, under max: five points with permutations and one regular graph of degree 4.
 SHARED_RANGE = Range(
-    (64, 1024), (16, 128), (1, 4), (20_000, 200_000), (4.0, 8.0), permutations_to=8.0
+    (64, 1024), (16, 128), (1, 4), (20_000, 100_000), (4.0, 8.0), permutations_to=8.0
 )

@@ -31,6 +31,7 @@ from headcount.report.figures import (
     relations,
     separability,
     shared_block,
+    shared_keys,
     steps,
     table1,
     table2,
@@ -67,6 +68,7 @@ FIGURES: tuple[Figure, ...] = (
     steps.FIGURE,
     laws.FIGURE,
     adviser.FIGURE,
+    shared_keys.FIGURE,
     relations.FIGURE,
 )
 

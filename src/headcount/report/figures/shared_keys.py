@@ -73,8 +73,8 @@ def draw(evidence: Evidence) -> Any:
         pd.DataFrame(),
         "Shared keys: what sharing takes from the keys, queries have to add",
         "thresholds of 20,000 steps, max over heads, 10 seeds; (m, d_model); one line per number "
-        "of heads h\nmiddle: dashed, the same sum; dotted, what the Gaussian width asks for; "
-        "right: one shared key",
+        "of heads h\nmiddle: dashed, the same sum; dotted, what the Gaussian width asks for\n"
+        "right: one shared key, up to 64 heads and 200,000 steps",
     )
 
 
@@ -124,7 +124,7 @@ def _sums() -> Any:
 
     rows = sum_rows()
     looks = _point_looks(rows)
-    axis = log2_axis("keys per head, g/h", values=(1 / 16, 1 / 8, 1 / 4, 1 / 2, 1))
+    axis = log2_axis("keys per head, g/h")
     base = alt.Chart(rows).encode(
         x=alt.X(
             "share:Q",
