@@ -205,3 +205,7 @@ def test_the_page_states_what_the_runs_say():
         q = found.loc[found["key_heads"] == g, "q"]
         assert f"{q.min():.2f} to {q.max():.2f}" == ends.replace("\n", " ")
         assert ends in page
+    for g, ends in ((4, "0.38 to 1.26"), (2, "0.94 to 1.93"), (1, "1.57 to 2.76")):
+        weight = found.loc[found["key_heads"] == g, "weight"]
+        assert f"{weight.min():.2f} to {weight.max():.2f}" == ends
+        assert ends in page
