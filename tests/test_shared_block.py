@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from headcount.report.figures.shared_block import accuracy_chart, threshold_table
+from headcount.report.figures.shared_block import accuracy_chart, costs_text, threshold_table
 from headcount.reproduction.shared_block_verdicts import (
     LEVELS,
     mean_accuracies,
@@ -160,10 +160,24 @@ def test_the_chart_and_its_table_show_every_configuration_and_threshold():
     }
     table = threshold_table(runs)
     assert len(table) == 2 * 2 * 3 * 4
-    own = table.query("g == 8")
-    assert (own["over that with own keys"] == 1).all()
-    assert (own["D_KV"] * 2).to_numpy() == pytest.approx(own["D_Q + D_KV"].to_numpy(), abs=0.2)
-    assert table["over that with own keys"].between(0.95, 1.05).all()
+    own = table.query("g == 8").astype({"D_KV": float, "D_Q + D_KV": float})
+    assert (own["q"] == "1.00").all()
+    assert (own["D_KV"] * 2).to_numpy() == pytest.approx(own["D_Q + D_KV"].to_numpy(), abs=0.11)
+    assert table["q"].astype(float).between(0.95, 1.05).all()
+    one = thresholds(runs).iloc[0]
+    at = "m == 1024 and accuracy == 0.5 and control == 's barred' and g == 1"
+    assert table.query(at)["q by R"].item() == f"{one['by_freedom'] / one['sum'] * one['q']:.2f}"
+
+
+def test_the_report_says_what_sharing_costs():
+    """At the same D_Q + D_KV, one key head of 8 has 2/9 of the key columns."""
+    runs = made(by_sum)
+    found = thresholds(runs).query("key_heads == 1")["q"]
+    text = costs_text(runs)
+    assert f"{found.min():.2f} to {found.max():.2f} times for g = 1" in text
+    assert f"(keys alone: {found.min() * 2 / 9:.2f} to {found.max() * 2 / 9:.2f})" in text
+    measured = costs_text(shared_block_runs())
+    assert "1.21 to 1.57 times for g = 1 (keys alone: 0.27 to 0.35)" in measured
 
 
 def test_the_shipped_runs_are_the_preregistered_ones():
@@ -190,4 +204,8 @@ def test_the_page_states_what_the_runs_say():
     for g, ends in ((4, "0.87 to\n1.04"), (2, "0.98 to 1.23"), (1, "1.21 to 1.57")):
         q = found.loc[found["key_heads"] == g, "q"]
         assert f"{q.min():.2f} to {q.max():.2f}" == ends.replace("\n", " ")
+        assert ends in page
+    for g, ends in ((4, "0.38 to 1.26"), (2, "0.94 to 1.93"), (1, "1.57 to 2.76")):
+        weight = found.loc[found["key_heads"] == g, "weight"]
+        assert f"{weight.min():.2f} to {weight.max():.2f}" == ends
         assert ends in page

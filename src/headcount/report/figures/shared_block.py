@@ -8,6 +8,7 @@ import pandas as pd
 
 from headcount.errors import InputError
 from headcount.report.figures.base import BEYOND, Figure
+from headcount.report.formatting import MISSING, listed
 from headcount.report.palette import PALE
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.shared_block_verdicts import (
@@ -86,37 +87,66 @@ def table(evidence: Evidence) -> pd.DataFrame:
 
 
 def threshold_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """The thresholds of these runs, a row for each size, control, level and g."""
-    found: Any = thresholds(runs)
-    found = found.sort_values(
-        ["control", "items", "level", "key_heads"], ascending=[True] * 3 + [False]
-    )
-    keys = found["sum"] * found["key_heads"] / (found["heads"] + found["key_heads"])
+    """The thresholds of these runs, a row for each size, control, level and g.
+
+    q is the sum over that with keys of their own, as measured and as R and G predict it.
+    """
+    found = _with_keys(thresholds(runs)).sort_values("key_heads", ascending=False)
+    found = found.sort_values(["control", "items", "level"], kind="stable")
+    by_law = {
+        f"q by {law}": found[name] / found["sum"] * found["q"]
+        for law, name in (("R", "by_freedom"), ("G", "by_width"))
+    }
+    numbers = {"D_Q + D_KV": found["sum"], "D_KV": found["keys"], "q": found["q"]} | by_law
     columns = {
         "control": found["control"].map(_CONTROLS),
         "m": found["items"],
         "d_model": found["d_model"],
         "accuracy": found["level"],
         "g": found["key_heads"],
-        "D_Q + D_KV": found["sum"].round(1),
-        "D_KV": keys.round(1),
-        "over that with own keys": found["q"].round(2),
-        "R predicts": (found["by_freedom"] / found["sum"] * found["q"]).round(2),
-        "G predicts": (found["by_width"] / found["sum"] * found["q"]).round(2),
+    } | {
+        name: [MISSING if pd.isna(one) else f"{one:.{2 if 'q' in name else 1}f}" for one in column]
+        for name, column in numbers.items()
     }
     return pd.DataFrame(columns).reset_index(drop=True)
 
 
+def _with_keys(found: Any) -> Any:
+    """Thresholds with the key columns D_KV of their sum."""
+    share = found["key_heads"] / (found["heads"] + found["key_heads"])
+    return found.assign(keys=found["sum"] * share)
+
+
 def meaning(evidence: Evidence) -> str:
-    """The verdicts on the preregistered hypotheses."""
+    """What sharing costs at equal accuracy, and the verdicts on the preregistered hypotheses."""
     try:
         evidence.require_shipped()
     except InputError:
         return BEYOND
-    return " ".join(
-        f"{one.hypothesis[0].upper()}{one.hypothesis[1:]}: {one.verdict}, {one.number}."
-        for one in shared_block_verdicts(shared_block_runs())
+    runs = shared_block_runs()
+    said = "; ".join(f"{one.hypothesis}: {one.verdict}" for one in shared_block_verdicts(runs))
+    return f"{costs_text(runs)} Preregistered: {said}."
+
+
+def costs_text(runs: pd.DataFrame) -> str:
+    """The sum and the key columns at equal accuracy, over those with keys of their own."""
+    found = _with_keys(thresholds(runs)).dropna(subset=["q"])
+    shared = found[found["key_heads"] < found["heads"]]
+    # q compares sums; key columns are g/(h + g) of a sum, and a half of one with keys of their own.
+    keys = shared["q"] * 2 * shared["keys"] / shared["sum"]
+    parts = [
+        f"{_span(shared.loc[at, 'q'])} times for g = {g} (keys alone: {_span(keys[at])})"
+        for g in sorted(set(shared["key_heads"]), reverse=True)
+        if (at := shared["key_heads"] == g).any()
+    ]
+    return (
+        "For the same accuracy, 8 heads with g key heads need more or fewer columns of queries and "
+        f"keys than with keys of their own: {listed(parts)}."
     )
+
+
+def _span(values: pd.Series) -> str:
+    return f"{values.min():.2f} to {values.max():.2f}"
 
 
 def _command(evidence: Evidence) -> str:
