@@ -1,7 +1,7 @@
 /** The command and the Python lines that do what a view shows. */
 
 import { itemsNow } from "./problems.js";
-import { keyHeads, state } from "./state.js";
+import { keyHeads, plannedItems, state } from "./state.js";
 
 function training(items, dModel, heads, keyDim, groups) {
   const own = state.graph === "antonyms" && state.view !== "transition";
@@ -21,7 +21,8 @@ function training(items, dModel, heads, keyDim, groups) {
 }
 
 function planning() {
-  const { pm, pd, pr, ps } = state;
+  const { pd, pr, ps } = state;
+  const pm = plannedItems();
   const edges = pr > 1 ? ` --degree ${pr}` : "";
   return {
     command: `headcount plan --items ${pm}${edges} --d-model ${pd} --steps ${ps}`,
