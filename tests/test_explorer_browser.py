@@ -214,6 +214,23 @@ def test_weights_without_a_threshold_get_a_sentence(opened, tmp_path, aggregatio
     assert message in page.inner_text("#weights .told")
 
 
+def test_names_are_those_of_the_tables_rows(opened, tmp_path, files):
+    words = [f"word-{n}" for n in range(24)][::-1]
+    table = hc.load_embeddings(files[".npy"])
+    hc.save_embeddings(table, tmp_path / "named.safetensors", names=words)
+    graph = hc.permutation_graph(24, seed=0)
+    rows = [f"{words[a]},{words[b]}" for a, b in graph.pairs.tolist()]
+    (tmp_path / "named.csv").write_text("source,target\n" + "\n".join(rows) + "\n")
+    page = opened("#view=weights")
+    given = [str(files[".safetensors"]), str(tmp_path / "named.csv")]
+    page.set_input_files("input[type=file]", [*given, str(tmp_path / "named.safetensors")])
+    page.wait_for_selector("#weights.filled")
+    assert page.inner_text("#weights .told").startswith("Exact: every edge")
+    page.set_input_files("input[type=file]", str(files[".npy"]))
+    page.wait_for_selector("#weights .told.bad")
+    assert "the rows of the table have none" in page.inner_text("#weights .told")
+
+
 def test_files_that_do_not_fit_get_a_sentence(opened, tmp_path, files):
     np.save(tmp_path / "wide.npy", np.ones((24, 5), dtype=np.float32))
     page = opened("#view=weights")

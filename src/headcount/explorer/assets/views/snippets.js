@@ -3,6 +3,8 @@
 import { itemsNow } from "./problems.js";
 import { keyHeads, plannedItems, state } from "./state.js";
 
+const SAVED = "# The view “The problem” saves graph.csv.\n";
+
 function training(items, dModel, heads, keyDim, groups) {
   const own = state.graph === "antonyms" && state.view !== "transition";
   const shared = groups < heads ? ` --kv-heads ${groups}` : "";
@@ -15,7 +17,7 @@ function training(items, dModel, heads, keyDim, groups) {
     : `hc.RunSpec(items=${items}, ${sizes})`;
   return {
     command,
-    python: `import headcount as hc\n\nspec = ${spec}\n[run] = hc.train([spec])\n`
+    python: `import headcount as hc\n\n${own ? SAVED : ""}spec = ${spec}\n[run] = hc.train([spec])\n`
       + "print(run.value, run.steps)",
   };
 }
