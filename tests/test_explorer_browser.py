@@ -200,6 +200,37 @@ def test_a_bad_file_gets_a_sentence(opened, tmp_path, name):
     assert told.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("aggregation", "notes", "message"),
+    [("softmax", {}, "are for softmax"), ("max", {"decide": "top"}, "have no threshold")],
+)
+def test_weights_without_a_threshold_get_a_sentence(opened, tmp_path, aggregation, notes, message):
+    ones = torch.ones(1, 12, 2)
+    weights = hc.KeyQuery(ones, ones, 0.5, aggregation, notes=notes)
+    weights.save(tmp_path / "some.safetensors")
+    page = opened("#view=weights")
+    page.set_input_files("input[type=file]", str(tmp_path / "some.safetensors"))
+    page.wait_for_selector("#weights .told.bad")
+    assert message in page.inner_text("#weights .told")
+
+
+def test_names_are_those_of_the_tables_rows(opened, tmp_path, files):
+    words = [f"word-{n}" for n in range(24)][::-1]
+    table = hc.load_embeddings(files[".npy"])
+    hc.save_embeddings(table, tmp_path / "named.safetensors", names=words)
+    graph = hc.permutation_graph(24, seed=0)
+    rows = [f"{words[a]},{words[b]}" for a, b in graph.pairs.tolist()]
+    (tmp_path / "named.csv").write_text("source,target\n" + "\n".join(rows) + "\n")
+    page = opened("#view=weights")
+    given = [str(files[".safetensors"]), str(tmp_path / "named.csv")]
+    page.set_input_files("input[type=file]", [*given, str(tmp_path / "named.safetensors")])
+    page.wait_for_selector("#weights.filled")
+    assert page.inner_text("#weights .told").startswith("Exact: every edge")
+    page.set_input_files("input[type=file]", str(files[".npy"]))
+    page.wait_for_selector("#weights .told.bad")
+    assert "the rows of the table have none" in page.inner_text("#weights .told")
+
+
 def test_files_that_do_not_fit_get_a_sentence(opened, tmp_path, files):
     np.save(tmp_path / "wide.npy", np.ones((24, 5), dtype=np.float32))
     page = opened("#view=weights")
@@ -260,6 +291,28 @@ def test_less_motion_begins_paused(opened):
     assert page.evaluate(f"{FRAMES}[0].step") == 0
     page.click("[data-do=step]")
     page.wait_for_function(f"{FRAMES}[0].step === 1")
+
+
+def test_a_view_that_is_left_pauses_and_goes_on(opened):
+    page = opened()
+    page.wait_for_function(f"{FRAMES}?.[1].step > 5")
+    page.click("text=The plan")
+    assert not page.evaluate("explorer.views.watch.trainer.playing")
+    page.click("text=Watch")
+    assert page.evaluate("explorer.views.watch.trainer.playing")
+
+
+def test_more_heads_finish_what_one_cannot_hold(opened):
+    """R is below 1 for one head and above it for three; few items keep the test short."""
+    page = opened("#view=transition&td=8&tm=20&seed=0")
+    page.wait_for_function("explorer.views.transition.attempts.length === 1", timeout=300_000)
+    page.click("text=Three heads")
+    page.wait_for_function("explorer.views.transition.attempts.length === 2", timeout=300_000)
+    one, three = page.evaluate("explorer.views.transition.attempts")
+    assert one["ratio"] < 1 < three["ratio"]
+    assert not one["reached"]
+    assert three["reached"]
+    assert "It has learnt all relations" in page.inner_text("#transition .told")
 
 
 def test_the_keyboard_plays_steps_and_chooses(opened):

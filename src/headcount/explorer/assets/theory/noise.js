@@ -68,6 +68,20 @@ export class Decomposition {
     return signed.subarray(ends[place] * keyDim, (ends[place] + 1) * keyDim);
   }
 
+  /** The scores of all pairs, items × items: all parts in one product. */
+  scores(items) {
+    const whole = (members) => Array.from({ length: items }, (_, i) => {
+      const [own, leak] = [this.#identity(i, members), this.#leak(i, members)];
+      return own.map((x, c) => x + leak[c]);
+    });
+    const [queries, keys] = [whole(this.sources), whole(this.ends)];
+    const out = new Float32Array(items * items);
+    for (let pair = 0; pair < out.length; pair += 1) {
+      out[pair] = dot(queries[Math.floor(pair / items)], 0, keys[pair % items], 0, this.keyDim);
+    }
+    return out;
+  }
+
   /** Signal, N₁, N₂ and N₃ of the score of (i, j); they sum to the score. */
   of(i, j) {
     const query = this.#identity(i, this.sources);

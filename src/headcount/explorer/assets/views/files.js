@@ -79,10 +79,11 @@ export function readWeights(buffer, name) {
 /** A table of items × d_model: `.npy`, or a `.safetensors` file with the key `embeddings`. */
 export function readTable(buffer, name) {
   if (name.toLowerCase().endsWith(".safetensors")) {
-    const { tensors } = readSafetensors(buffer, name);
+    const { metadata, tensors } = readSafetensors(buffer, name);
     const table = tensors.embeddings ?? Object.values(tensors)[0];
     if (table?.shape.length !== 2) throw new BadFile(`${name}: holds no table of items × d_model`);
-    return { items: table.shape[0], dModel: table.shape[1], rows: table.values };
+    const names = metadata.names ? JSON.parse(metadata.names) : null;
+    return { items: table.shape[0], dModel: table.shape[1], rows: table.values, names };
   }
   const magic = String.fromCharCode(...new Uint8Array(buffer, 0, Math.min(6, buffer.byteLength)));
   if (magic !== "\x93NUMPY") {
@@ -105,10 +106,10 @@ export function readTable(buffer, name) {
     throw new BadFile(`${name}: is cut off; write it again`);
   }
   const rows = numbers(buffer.slice(first, first + items * dModel * Number(type[2])), kind, name);
-  return { items, dModel, rows };
+  return { items, dModel, rows, names: null };
 }
 
-/** Edges of a `.csv` or `.tsv` file: pairs of ids, or of names, which are then numbered. */
+/** Edges of a `.csv` or `.tsv` file: pairs of ids, or of names, which the table then numbers. */
 export function readEdges(text, name) {
   const separator = name.toLowerCase().endsWith(".tsv") ? "\t" : ",";
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
@@ -125,30 +126,39 @@ export function readEdges(text, name) {
   });
   if (!pairs.length) throw new BadFile(`${name}: holds no edges; give lines of source,target`);
   if (pairs.every((pair) => pair.every((cell) => /^\d+$/.test(cell)))) {
-    return { pairs: pairs.map((pair) => pair.map(Number)), names: null };
+    return { pairs: pairs.map((pair) => pair.map(Number)), named: false, file: name };
   }
-  const names = [...new Set(pairs.flat())].sort();
-  const place = new Map(names.map((word, i) => [word, i]));
-  return { pairs: pairs.map((pair) => pair.map((cell) => place.get(cell))), names };
+  return { pairs, named: true, file: name };
 }
 
-/** Refuse three files that do not fit each other. */
-export function checkTogether(weights, edges, table) {
+/** The ids of edges between names: the rows of the table have the names. */
+function numbered(edges, table) {
+  if (!table.names) {
+    throw new BadFile(`${edges.file}: has names, and the rows of the table have none; write ids, `
+      + "or a table with names (.safetensors)");
+  }
+  const place = new Map(table.names.map((word, i) => [word, i]));
+  return edges.pairs.map((pair) => pair.map((word) => {
+    if (!place.has(word)) throw new BadFile(`${edges.file}: “${word}” is not a row of the table`);
+    return place.get(word);
+  }));
+}
+
+/** The edges as pairs of ids; three files that do not fit each other are refused. */
+export function fittedEdges(weights, edges, table) {
   if (weights.dModel !== table.dModel) {
     throw new BadFile(`the weights take d_model ${weights.dModel}, the table has ${table.dModel}; `
       + "use a pair that fits");
   }
-  const most = Math.max(...edges.pairs.flat());
+  const pairs = edges.named ? numbered(edges, table) : edges.pairs;
+  const most = pairs.reduce((high, [source, target]) => Math.max(high, source, target), 0);
   if (most >= table.items) {
     throw new BadFile(`an edge names item ${most}, the table has ${table.items} rows; give a table `
       + "with one row per item");
-  }
-  if (edges.names && edges.names.length !== table.items) {
-    throw new BadFile(`the edges name ${edges.names.length} items, the table has ${table.items} `
-      + "rows; give ids in the order of the rows");
   }
   if (table.items > 2048) {
     throw new BadFile(`${table.items.toLocaleString("en")} items are more than the page can draw; `
       + "use headcount verify, or at most 2,048");
   }
+  return pairs;
 }

@@ -29,11 +29,7 @@ function build() {
   const source = Math.min(state.ii, items - 1);
   const head = blocks.findIndex(([first, end]) => source >= first && source < end);
   const parts = new Decomposition(rows, dModel, graph.targets, signed, keyDim, blocks[head]);
-  const scores = new Float32Array(items * items);
-  for (let pair = 0; pair < scores.length; pair += 1) {
-    const { signal, n1, n2, n3 } = parts.of(Math.floor(pair / items), pair % items);
-    scores[pair] = signal + n1 + n2 + n3;
-  }
+  const scores = parts.scores(items);
   const target = state.ij < 0 || state.ij >= items ? graph.targets[source] : state.ij;
   built = { graph, rows, signed, blocks, head, parts, scores, source, target };
   Object.assign(built, { keyDim, dModel, items });

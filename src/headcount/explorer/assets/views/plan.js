@@ -5,7 +5,7 @@ import { freedomNeeded } from "../theory/capacity.js";
 import { constructions, fittedBudget, lowerBounds } from "../theory/bounds.js";
 import { hover } from "./canvas.js";
 import { band, chartOn, hit, line, mark, point, within } from "./chart.js";
-import { onState, state } from "./state.js";
+import { onState, plannedItems, state } from "./state.js";
 import { colours, headColour, onTheme } from "./theme.js";
 
 const section = document.getElementById("plan");
@@ -41,7 +41,7 @@ function sizes() {
 
 function draw() {
   if (!laws.clientWidth) return;
-  const items = Math.max(state.pm, state.pr + 2);
+  const items = plannedItems();
   const edges = items * state.pr;
   const adviser = new Adviser(theory, items, edges, state.pd);
   const advice = adviser.advise(state.ps);

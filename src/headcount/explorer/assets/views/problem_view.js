@@ -68,8 +68,9 @@ canvas.addEventListener("keydown", (event) => {
 section.querySelector("[data-do=next]").addEventListener("click", () =>
   change({ context: state.context + 1 }));
 save.addEventListener("click", () => {
+  // Ids, also of words: the table that a seed draws has no names to number them by.
   const { sources, targets } = problem.graph;
-  const rows = Array.from(sources, (source, e) => `${nameOf(source)},${nameOf(targets[e])}`);
+  const rows = Array.from(sources, (source, e) => `${source},${targets[e]}`);
   const blob = new Blob([`source,target\n${rows.join("\n")}\n`], { type: "text/csv" });
   const link = Object.assign(document.createElement("a"), {
     href: URL.createObjectURL(blob), download: "graph.csv" });

@@ -1,7 +1,9 @@
 /** The command and the Python lines that do what a view shows. */
 
 import { itemsNow } from "./problems.js";
-import { keyHeads, state } from "./state.js";
+import { keyHeads, plannedItems, state } from "./state.js";
+
+const SAVED = "# The view “The problem” saves graph.csv.\n";
 
 function training(items, dModel, heads, keyDim, groups) {
   const own = state.graph === "antonyms" && state.view !== "transition";
@@ -15,13 +17,14 @@ function training(items, dModel, heads, keyDim, groups) {
     : `hc.RunSpec(items=${items}, ${sizes})`;
   return {
     command,
-    python: `import headcount as hc\n\nspec = ${spec}\n[run] = hc.train([spec])\n`
+    python: `import headcount as hc\n\n${own ? SAVED : ""}spec = ${spec}\n[run] = hc.train([spec])\n`
       + "print(run.value, run.steps)",
   };
 }
 
 function planning() {
-  const { pm, pd, pr, ps } = state;
+  const { pd, pr, ps } = state;
+  const pm = plannedItems();
   const edges = pr > 1 ? ` --degree ${pr}` : "";
   return {
     command: `headcount plan --items ${pm}${edges} --d-model ${pd} --steps ${ps}`,

@@ -49,8 +49,11 @@ function fitting(name, given) {
   return Math.min(high, Math.max(low, snapped));
 }
 
-/** Keys heads that divide the heads; all of them where the number given does not. */
+/** Key heads that divide the heads; all of them where the number given does not. */
 export const keyHeads = () => (values.g && values.h % values.g === 0 ? values.g : values.h);
+
+/** Items of the plan: enough for their edges. */
+export const plannedItems = () => Math.max(values.pm, values.pr + 2);
 
 /** Set some values, remember them in the address, and tell who listens. */
 export function change(given, { quiet = false } = {}) {

@@ -21,6 +21,7 @@ export class Trainer {
     this.epoch = 0;
     this.due = 0;
     this.frames = null;
+    this.wanted = 0; // steps asked for while the worker was busy
     this.fresh = false; // whether the frames are not drawn yet
     this.drawn = 0; // frames, which a test counts
     this.tick = this.tick.bind(this);
@@ -46,7 +47,14 @@ export class Trainer {
   /** Take a few steps and stay paused. */
   step(count) {
     this.pause();
-    if (!this.pending) this.#ask({ kind: "advance", steps: count, milliseconds: 1000 });
+    this.wanted = count;
+    this.#takeWanted();
+  }
+
+  #takeWanted() {
+    if (this.pending || !this.wanted) return;
+    this.#ask({ kind: "advance", steps: this.wanted, milliseconds: 1000 });
+    this.wanted = 0;
   }
 
   /** Draw the last frame again, with other details if need be. */
@@ -73,6 +81,7 @@ export class Trainer {
     this.frames = frames;
     this.fresh = true;
     if (frames.every((frame) => frame.ended)) this.pause();
+    this.#takeWanted();
     this.#advance(); // at once where steps are due: a slow screen does not slow training down
   }
 

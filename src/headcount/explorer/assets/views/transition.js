@@ -5,7 +5,7 @@ import { capacityRatio } from "../theory/capacity.js";
 import { announce, fitted, hover, letterSize, setFont } from "./canvas.js";
 import { chartOn, hit, line, mark, point, within } from "./chart.js";
 import { change, onState, state } from "./state.js";
-import { colours, headColour, mixed, onTheme } from "./theme.js";
+import { colours, headColour, mixed, onTheme, prefersCalm } from "./theme.js";
 import { Trainer } from "./trainer.js";
 
 const [LOW, HIGH] = [0.5, 4]; // of R on the dial
@@ -22,6 +22,7 @@ const theory = JSON.parse(document.getElementById("theory").textContent);
 let spec = null;
 let trace = [];
 let chart = null;
+let waiting = 0; // the timer of a change that the sliders made
 let sweep = []; // numbers of items that are still to be trained
 const attempts = []; // what was trained so far: {items, dModel, heads, ratio, steps, reached}
 const trainer = new Trainer({ draw: receive, pace: () => 1e6, milliseconds: 24 });
@@ -36,7 +37,17 @@ function restart() {
     length: Math.min(16, items) };
   trace = [];
   trainer.start([spec]);
+}
+
+function train() {
+  restart();
   trainer.play();
+}
+
+/** Train at once, unless the reader wants less motion: then a button begins. */
+function trainUnlessCalm() {
+  if (!prefersCalm()) train();
+  else restart();
 }
 
 function receive([frame]) {
@@ -53,8 +64,9 @@ function receive([frame]) {
 function next() {
   const items = sweep.shift();
   if (items === undefined) return;
-  if (items === state.tm) restart();
-  else change({ tm: items });
+  change({ tm: items });
+  clearTimeout(waiting);
+  train();
 }
 
 function draw(frame = null) {
@@ -174,26 +186,28 @@ sweepButton.addEventListener("click", () => {
 
 export const transition = {
   show() {
-    if (spec) draw(trainer.frames?.[0]);
-    else restart();
+    if (!spec) trainUnlessCalm();
+    else {
+      draw(trainer.frames?.[0]);
+      if (trace.length > 1 && !trainer.frames?.[0].ended) trainer.play();
+    }
   },
   redraw: draw,
   pause() { trainer.pause(); },
   play() {
-    if (!trainer.playing && trainer.frames?.[0].ended) restart();
+    if (!trainer.playing && trainer.frames?.[0].ended) train();
     else if (trainer.playing) trainer.pause();
     else trainer.play();
   },
-  restart,
+  restart: train,
   attempts,
 };
 
 onTheme(() => draw());
-let waiting = 0;
 onState((names) => {
   if (state.view !== "transition") return;
   if (!names.some((name) => ["tm", "td", "th", "seed"].includes(name))) return;
   clearTimeout(waiting);
   if (spec) drawDial(ratioOf({ items: state.tm, dModel: state.td, heads: state.th }));
-  waiting = setTimeout(restart, 150);
+  waiting = setTimeout(trainUnlessCalm, 150);
 });

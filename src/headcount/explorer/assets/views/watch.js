@@ -188,6 +188,8 @@ function pairText(panel, i, j) {
     + `τ ${panel.frame.threshold.toFixed(2)}`;
 }
 
+let goesOn = false; // whether it was playing when another view was chosen
+
 /** What the buttons and the keyboard do. */
 export const watch = {
   play() {
@@ -197,12 +199,16 @@ export const watch = {
   },
   step() { trainer.step(1); },
   restart() { restart(); trainer.play(); },
-  pause() { trainer.pause(); },
+  pause() {
+    goesOn = trainer.playing;
+    trainer.pause();
+  },
   show() {
     if (!trainer.worker) {
       restart();
-      if (!prefersCalm()) trainer.play();
+      goesOn = !prefersCalm();
     } else trainer.refresh();
+    if (goesOn) trainer.play();
   },
   trainer,
 };

@@ -4,7 +4,7 @@ import { graphOf } from "../engine/problem.js";
 import { scoreTable, summary } from "../engine/scores.js";
 import { announce, hover } from "./canvas.js";
 import { drawCircle, itemAt } from "./circle.js";
-import { BadFile, checkTogether, readEdges, readTable, readWeights } from "./files.js";
+import { BadFile, fittedEdges, readEdges, readTable, readWeights } from "./files.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
 import { headColour, onTheme } from "./theme.js";
 
@@ -76,11 +76,10 @@ function show() {
     return;
   }
   const { weights, edges, table } = given;
-  checkTogether(weights, edges, table);
-  const graph = graphOf(table.items, edges.pairs);
+  const graph = graphOf(table.items, fittedEdges(weights, edges, table));
   const scores = scoreTable(weights, table.rows, table.items);
   const found = summary(scores, graph, weights.threshold);
-  shown = { graph, ...scores, ...found, threshold: weights.threshold, names: edges.names };
+  shown = { graph, ...scores, ...found, threshold: weights.threshold, names: table.names };
   section.classList.add("filled");
   draw();
   report(weights, graph, found);
@@ -174,8 +173,8 @@ function takeEmbedded() {
   const { weights, table, pairs, names: words, label } = JSON.parse(element.textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
   given.weights = readWeights(bytes(weights), label);
-  given.table = readTable(bytes(table), "table.npy");
-  given.edges = { pairs, names: words };
+  given.table = { ...readTable(bytes(table), "table.npy"), names: words };
+  given.edges = { pairs, named: false };
   return true;
 }
 
