@@ -181,3 +181,12 @@ def test_thresholds_near_the_end_of_exponents_are_never_certified_wrongly(gap, e
     found = softmax_certificate(weights, everything, rows, 3, search=20)
     if gap + math.log(3) > -exponent * math.log(2):  # A_01 ≤ τ
         assert found.verdict != "certified"
+
+
+def test_score_error_covers_scores_that_underflow():
+    """Scores of 2⁻¹²⁰⁰ are 0 in float64; the margin of 0 is off by as much."""
+    tiny = torch.full((1, 1, 1), 2.0**-400, dtype=torch.float64)
+    rows = torch.full((1, 1), 2.0**-200, dtype=torch.float64)
+    found = verify(KeyQuery(tiny, tiny, 0.0), Graph.from_edges(1, [(0, 0)]), rows)
+    assert found.exact
+    assert abs(Fraction(found.margin) - Fraction(1, 2**1200)) <= Fraction(found.score_error)

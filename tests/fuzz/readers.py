@@ -46,7 +46,7 @@ def case(rng: np.random.Generator) -> None:
 
 def read(path: Path) -> None:
     """Read a file by every reader of its kind; only an `InputError` may come out."""
-    for reader in _readers(path):
+    for reader in readers_of(path):
         try:
             found = reader(path)
         except InputError:
@@ -58,7 +58,8 @@ def read(path: Path) -> None:
             assert found.queries.isfinite().all()
 
 
-def _readers(path: Path) -> list[Callable[[Path], Any]]:
+def readers_of(path: Path) -> list[Callable[[Path], Any]]:
+    """What reads a file of this name."""
     if path.name.startswith("weights"):
         return [load_weights]
     if path.name.startswith("graph"):
@@ -73,6 +74,8 @@ def _readers(path: Path) -> list[Callable[[Path], Any]]:
         return [read_sweep]
     if path.suffix == ".txt":
         return [read_names]
+    if path.name.startswith("tokens"):
+        return [token_table]
     return [read_table, load_embeddings, token_table]
 
 
