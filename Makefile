@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow browser test-browser lint docs clean
+.PHONY: reproduce test test-slow fuzz browser test-browser lint docs clean
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
@@ -13,6 +13,11 @@ test: .venv/installed-dev lint
 
 test-slow: .venv/installed-dev
 	$(BIN)/pytest -m slow
+
+# A minute by default; make fuzz FUZZ_SECONDS=3600 takes an hour. A failure prints its seed.
+FUZZ_SECONDS ?= 60
+fuzz: .venv/installed-dev
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 # Install Debian's chromium and playwright for the tests of pages in a browser. Without them
 # `make test` skips those tests.

@@ -175,9 +175,18 @@ def test_thresholds_near_the_end_of_exponents_are_never_certified_wrongly(gap, e
     logits[0, 1] = -gap
     keys = (logits.T * math.sqrt(3))[None].contiguous()
     weights = KeyQuery(torch.eye(3).double()[None], keys, 2.0**exponent, "softmax")
-    found = softmax_certificate(weights, graph, rows, 3, search=500)
+    found = softmax_certificate(weights, graph, rows, 3, search=20)
     assert found.verdict != "certified"  # the other pairs are non-edges with A_ij near 1/3
     everything = Graph.from_edges(3, [(i, j) for i in range(3) for j in range(3)])
-    found = softmax_certificate(weights, everything, rows, 3, search=500)
+    found = softmax_certificate(weights, everything, rows, 3, search=20)
     if gap + math.log(3) > -exponent * math.log(2):  # A_01 ≤ τ
         assert found.verdict != "certified"
+
+
+def test_score_error_covers_scores_that_underflow():
+    """Scores of 2⁻¹²⁰⁰ are 0 in float64; the margin of 0 is off by as much."""
+    tiny = torch.full((1, 1, 1), 2.0**-400, dtype=torch.float64)
+    rows = torch.full((1, 1), 2.0**-200, dtype=torch.float64)
+    found = verify(KeyQuery(tiny, tiny, 0.0), Graph.from_edges(1, [(0, 0)]), rows)
+    assert found.exact
+    assert abs(Fraction(found.margin) - Fraction(1, 2**1200)) <= Fraction(found.score_error)

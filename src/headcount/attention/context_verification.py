@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.attention.exact import ErrorBound, PairDecider
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rescaling import rescaled, scaled_back
+from headcount.attention.rescaling import rescaled, scaled_back, scaled_back_bound
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
 from headcount.problem.contexts import labels
@@ -76,7 +76,7 @@ def verify_contexts(
         false_negatives=int((wrong & truth).sum()),
         lowest_edge=_extreme(scores, truth, contexts, exponent, lowest=True),
         highest_non_edge=_extreme(scores, ~truth, contexts, exponent, lowest=False),
-        score_error=scaled_back(error, exponent),
+        score_error=scaled_back_bound(error, exponent),
         checked_in="float64",
         contexts=len(contexts),
         context_length=contexts.shape[1],

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,12 +16,11 @@ from headcount.attention.shared_keys import require_kv_heads
 from headcount.errors import InputError
 from headcount.notebook import chart
 from headcount.problem.graph import Graph
-from headcount.problem.real_numbers import real_array, real_number, real_tensor, require_plain
+from headcount.problem.real_numbers import real_number, weights_tensor
 from headcount.problem.tables import TableLike
 from headcount.shapes import Bool, Float
 
 Decide = Literal["threshold", "top"]  # edges exceed τ, or targets are the top of their row
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +51,7 @@ class KeyQuery:
 
     def __post_init__(self) -> None:
         for name in ("queries", "keys"):
-            object.__setattr__(self, name, _as_tensor(getattr(self, name), name))
+            object.__setattr__(self, name, weights_tensor(getattr(self, name), name))
         shape, other = tuple(self.queries.shape), tuple(self.keys.shape)
         if len(shape) != 3 or shape[1:] != other[1:] or 0 in (*shape, *other):
             raise InputError(
@@ -287,17 +285,3 @@ def per_head(
     """What belongs to each key, for each head: repeated where heads share keys."""
     sharing = heads // keys.shape[-3]
     return keys if sharing == 1 else keys.repeat_interleave(sharing, -3)
-
-
-def _as_tensor(given: Any, name: str) -> Tensor:
-    """Weights as a tensor of floats; arrays are converted, and what would be rounded is refused."""
-    if isinstance(given, np.ndarray):
-        given = torch.from_numpy(real_array(given, name).copy())
-    if not isinstance(given, Tensor):
-        raise InputError(
-            f"{name} is a {type(given).__name__}; give a tensor or an array of numbers, "
-            "heads × d_model × key_dim"
-        )
-    require_plain(given, name)
-    # Floats stay as they are, with their gradients: scores are computed in float32 at least.
-    return given if given.dtype in _FLOATS else real_tensor(given, name)

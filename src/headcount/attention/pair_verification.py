@@ -15,7 +15,7 @@ from torch import Tensor
 from headcount.attention.exact import ErrorBound, PairDecider, cuts
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rescaling import rescaled, scaled_back
+from headcount.attention.rescaling import rescaled, scaled_back, scaled_back_bound
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
@@ -61,7 +61,7 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
         false_negatives=graph.edges - int(found.sum()),
         lowest_edge=_lowest_edge(decider, edge_scores, edges, exponent),
         highest_non_edge=_highest_non_edge(decider, peaks, exponent),
-        score_error=scaled_back(error, exponent),
+        score_error=scaled_back_bound(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
     )
 

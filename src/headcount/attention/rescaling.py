@@ -52,6 +52,12 @@ def scaled_back(score: float, exponent: int) -> float:
         ) from None
 
 
+def scaled_back_bound(error: float, exponent: int) -> float:
+    """A bound on the error of scores at their original size, where they may underflow."""
+    smallest = 2.0**-1073  # twice what a score and the bound lose when they fall below 2⁻¹⁰²²
+    return scaled_back(error, exponent) + (smallest if exponent < 0 else 0.0)
+
+
 def _shifted(values: Tensor, exponent: int) -> Tensor:
     """values·2^exponent, refused where float64 cannot hold that."""
     before = values.cpu().numpy()

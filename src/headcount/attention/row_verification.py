@@ -16,7 +16,7 @@ from headcount.attention.exact import ErrorBound, exact_scores
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.pair_verification import EdgesByTile, choose_dtype, tile_size
 from headcount.attention.recovery import Extreme, Recovery, summarise
-from headcount.attention.rescaling import rescaled, scaled_back
+from headcount.attention.rescaling import rescaled, scaled_back, scaled_back_bound
 from headcount.attention.tiles import Projections
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
@@ -54,7 +54,7 @@ def verify_rows(weights: KeyQuery, graph: Graph, table: Tensor, precision: str) 
         false_negatives=false_negatives,
         lowest_edge=lowest,
         highest_non_edge=highest,
-        score_error=scaled_back(error, exponent),
+        score_error=scaled_back_bound(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open rows in float64",
     )
 

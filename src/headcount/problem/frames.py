@@ -180,6 +180,8 @@ def _read_text(path: Path) -> pd.DataFrame:
             )
     except ValueError:
         raise InputError(_bad_entry(path, names, texts, header)) from None
+    if rows.shape[1] != len(numbers) or any(len(column) != len(rows) for column in words.values()):
+        raise InputError(_bad_entry(path, names, texts, header))
     if (np.abs(rows) >= 2.0**53).any():
         _require_exact(path, names, texts, header)
     return pd.DataFrame({**words, **{names[place]: rows[:, k] for k, place in enumerate(numbers)}})

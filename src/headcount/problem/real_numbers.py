@@ -20,6 +20,7 @@ from headcount.memory import require_memory
 
 _FIRST_ROUNDED = 2**53  # from here on float64 has no room for every integer
 _WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr)
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
@@ -58,7 +59,21 @@ def real_tensor(given: Tensor, source: Source) -> Tensor:
     return wide
 
 
-def require_plain(given: Tensor, source: Source) -> None:
+def weights_tensor(given: Any, name: str) -> Tensor:
+    """Weights as a tensor of floats; arrays are converted, and what would be rounded is refused."""
+    if isinstance(given, np.ndarray):
+        given = torch.from_numpy(real_array(given, name).copy())
+    if not isinstance(given, Tensor):
+        raise InputError(
+            f"{name} is a {type(given).__name__}; give a tensor or an array of numbers, "
+            "heads × d_model × key_dim"
+        )
+    _require_plain(given, name)
+    # Floats stay as they are, with their gradients: scores are computed in float32 at least.
+    return given if given.dtype in _FLOATS else real_tensor(given, name)
+
+
+def _require_plain(given: Tensor, source: Source) -> None:
     """Refuse a tensor that does not hold real numbers one by one."""
     if given.is_complex():
         raise InputError(f"{source} is complex; its entries must be real numbers")
@@ -70,7 +85,7 @@ def require_plain(given: Tensor, source: Source) -> None:
 
 def _dense(given: Tensor, source: Source) -> Tensor:
     """A tensor with one place in memory per entry, and without gradient."""
-    require_plain(given, source)
+    _require_plain(given, source)
     size = given.numel() * given.element_size()
     if given.layout != torch.strided:
         require_memory(size, f"{source} as a dense tensor")

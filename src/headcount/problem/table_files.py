@@ -73,7 +73,8 @@ def _npz(path: Path, key: str | None) -> Read:
         with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
             arrays = [name for name in file.files if name != NAMES]
             name = _chosen(arrays, key, path, "array")
-            held = {member.filename: member.file_size for member in file.zip.infolist()}
+            members = file.zip.infolist() if file.zip else []
+            held = {member.filename: member.file_size for member in members}
             size = sum(held.get(f"{part}.npy", 0) for part in (name, NAMES))
             require_memory(2 * size, f"{path}: unpacking it")  # zeros pack to a thousandth
             array = file[name]

@@ -75,7 +75,7 @@ def _local_cluster(workers: int) -> LocalCluster:
     Other users of the machine reach the ports too. Certificates that live as long as the cluster,
     in memory, keep them out.
     """
-    import dask
+    from dask import config
     from distributed import LocalCluster, Security
 
     try:
@@ -87,7 +87,7 @@ def _local_cluster(workers: int) -> LocalCluster:
         ) from None
     routes = {f"distributed.{side}.http.routes": [] for side in ("scheduler", "worker")}
     try:
-        with dask.config.set(routes):  # the HTTP server cannot be switched off, but its pages can
+        with config.set(routes):  # the HTTP server cannot be switched off, but its pages can
             return LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,

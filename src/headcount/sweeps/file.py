@@ -121,14 +121,18 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepFile:
     store = path.parent / named
     files = ProblemFiles(path.parent)
     grids, searches, left = list[GridPart](), list[SearchPart](), MOST_RUNS
-    for kind, parts, read in (("grid", grids, _grid), ("search", searches, _search)):
-        for place, values in tables(top, kind):
-            parts.append(read(place, values, files, left))
-            left -= len(parts[-1].runs)
-            if left < 0:
-                raise top.wrong(
-                    f"more than {MOST_RUNS:,} runs are too many for one sweep; split it"
-                )
+
+    def count(part: _Part) -> _Part:
+        nonlocal left
+        left -= len(part.runs)
+        if left < 0:
+            raise top.wrong(f"more than {MOST_RUNS:,} runs are too many for one sweep; split it")
+        return part
+
+    for found in tables(top, "grid"):
+        grids.append(count(_grid(*found, files, left)))
+    for found in tables(top, "search"):
+        searches.append(count(_search(*found, files, left)))
     tls = tls_files(top, path.parent)
     return SweepFile(path, name, engine, store, tuple(grids), tuple(searches), files.files, tls)
 
