@@ -24,7 +24,7 @@ from headcount.errors import InputError
 from headcount.shapes import Float
 
 _INDEX = "model.safetensors.index.json"
-_ROWS = 8_192  # rows of a table read at a time
+_ENTRIES = 2**24  # numbers of a table read at a time
 
 
 class ModelTensors(ABC):
@@ -45,11 +45,11 @@ class ModelTensors(ABC):
         """Some rows of a table as float32, read a part of the table at a time."""
         self.require(name)
         items, width = self.shapes[name]
-        found = torch.empty(len(ids), width)
-        for first in range(0, items, _ROWS):
-            wanted = (ids >= first) & (ids < first + _ROWS)
+        found, step = torch.empty(len(ids), width), max(_ENTRIES // width, 1)
+        for first in range(0, items, step):
+            wanted = (ids >= first) & (ids < first + step)
             if wanted.any():
-                part = self._read(name, (first, min(first + _ROWS, items)))
+                part = self._read(name, (first, min(first + step, items)))
                 found[torch.from_numpy(wanted)] = part[ids[wanted] - first]
         return self._finite(name, found)
 
