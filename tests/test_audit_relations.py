@@ -19,6 +19,7 @@ from headcount.auditing.relation_scores import RelationTest, p_values, random_si
 
 from .made_models import D_MODEL, HEADS, WORDS, drawn, write_model
 
+ROWS = hc.gaussian_embeddings(60, 8, seed=0)
 FAST = {"permutations": 99, "random_heads": 20, "compile_seconds": 0}
 
 
@@ -43,7 +44,7 @@ def test_scores_are_those_of_the_plain_computation(seed, mutual, width):
     query, key = torch.randn(2, graph.items, width, generator=stream)
     if seed % 3 == 0:
         query, key = query.round(), key.round()  # with ties
-    found = RelationTest(relation, permutations=3).judge(query, key)
+    found = RelationTest(relation, ROWS[:12], permutations=3).judge(query, key).own
     scores = (query @ key.T).numpy()
     edges = set(map(tuple, graph.pairs.tolist()))
     aucs, ranks = [], []
@@ -93,8 +94,8 @@ def test_a_statistic_is_the_mean_standardised_score():
     graph = made_graph(1, 12, 15, mutual=False)
     relation, stream = relation_of(graph), torch.Generator().manual_seed(0)
     query, key = torch.randn(2, 12, 3, generator=stream).double()
-    test = RelationTest(relation, permutations=4, seed=9)
-    found = test.judge(query.float(), key.float())
+    test = RelationTest(relation, ROWS[:12], permutations=4, seed=9)
+    found = test.judge(query.float(), key.float()).own
     moved = relation.permuted_targets(5, 9)
     for column in range(5):
         values = []
@@ -109,23 +110,41 @@ def test_a_statistic_is_the_mean_standardised_score():
 
 def test_a_control_takes_out_what_follows_it():
     graph = made_graph(2, 60, 80, mutual=True)
-    rows = torch.nn.functional.normalize(hc.gaussian_embeddings(60, 8, seed=0))
-    test = RelationTest(relation_of(graph), permutations=9)
-    assert test.judge(rows, rows).auc != 0.5
-    left = test.judge(rows, 3 * rows, control=rows)  # nothing but cosines
+    rows = torch.nn.functional.normalize(ROWS[:60])
+    test = RelationTest(relation_of(graph), ROWS[:60], permutations=9)
+    own, left = test.judge(rows, 3 * rows)  # nothing but cosines
+    assert abs(own.statistics[0]) > 0.01
     assert abs(left.statistics[0]) < 1e-3
     assert np.isnan(left.f1)
 
 
+def test_a_residual_is_that_of_a_fit_to_the_cosines_of_each_row():
+    graph = made_graph(4, 20, 30, mutual=False)
+    relation, stream = relation_of(graph), torch.Generator().manual_seed(3)
+    query, key = torch.randn(2, 20, 3, generator=stream)
+    found = RelationTest(relation, ROWS[:20], permutations=1).judge(query, key).residual
+    units = torch.nn.functional.normalize(ROWS[:20]).numpy()
+    values = []
+    for source, target in graph.pairs.tolist():
+        kept = relation.targets[relation.targets != source]
+        row = (query[source] @ key[kept].T).numpy()
+        cosines = units[kept] @ units[source]
+        slope, offset = np.polyfit(cosines, row, 1)
+        left = (row - slope * cosines - offset) / row.std()
+        values.append(left[list(kept).index(target)])
+    assert found.statistics[0] == pytest.approx(np.mean(values), abs=1e-4)
+
+
 def test_small_tiles_change_nothing(monkeypatch):
     graph = made_graph(3, 40, 90, mutual=True)
-    test = RelationTest(relation_of(graph), permutations=9)
     query, key = torch.randn(2, 40, 4, generator=torch.Generator().manual_seed(0))
-    whole = test.judge(query, key)
+    whole = RelationTest(relation_of(graph), ROWS[:40], permutations=9).judge(query, key)
     monkeypatch.setattr("headcount.auditing.relation_scores._TILE", 100)
-    parts = test.judge(query, key)
-    assert (parts.auc, parts.mrr, parts.f1) == pytest.approx((whole.auc, whole.mrr, whole.f1))
-    assert parts.statistics == pytest.approx(whole.statistics, abs=1e-5)
+    parts = RelationTest(relation_of(graph), ROWS[:40], permutations=9).judge(query, key)
+    for one, other in zip(parts, whole, strict=True):
+        assert (one.auc, one.mrr) == pytest.approx((other.auc, other.mrr))
+        assert one.statistics == pytest.approx(other.statistics, abs=1e-5)
+    assert parts.own.f1 == pytest.approx(whole.own.f1)
 
 
 def test_p_values_of_noise_are_uniform_and_the_corrected_ones_hold_the_level():
@@ -193,11 +212,12 @@ def test_random_heads_are_found_at_the_stated_rate(tmp_path, mutual):
     folder = write_model(tmp_path, "llama", tensors, num_hidden_layers=layers, **sizes)
     graph = made_graph(5, len(WORDS), 150, mutual)
     model = open_model(folder)
-    test = RelationTest(relation_on(model, graph), permutations=199)
-    inputs = model.inputs(test.relation.ids)
+    relation = relation_on(model, graph)
+    inputs = model.inputs(relation.ids)
+    test = RelationTest(relation, inputs, permutations=199)
     statistics = np.stack(
         [
-            test.judge(query, key).statistics
+            test.judge(query, key).own.statistics
             for layer in range(layers)
             for query, key in model.channel(layer).sides(inputs)
         ]

@@ -15,24 +15,18 @@ from torch import Tensor
 from headcount.auditing.channel import Channel
 from headcount.auditing.model import Model
 from headcount.auditing.relation_data import Relation
-from headcount.auditing.relation_scores import HeadScores, RelationTest, p_values, random_sides
+from headcount.auditing.relation_scores import (
+    HeadScores,
+    Judgement,
+    RelationTest,
+    p_values,
+    random_sides,
+)
 from headcount.compiler.compile import compile
 from headcount.errors import NoSolution
 from headcount.shapes import Float
 from headcount.theory.capacity_law import capacity_ratio
 from headcount.theory.refined_law import width_ratio
-
-
-@dataclass
-class Judged:
-    """The same heads by their own scores, and by what the cosines of the rows do not explain."""
-
-    own: list[HeadScores] = field(default_factory=list)
-    residual: list[HeadScores] = field(default_factory=list)
-
-    def add(self, test: RelationTest, query: Tensor, key: Tensor, control: Tensor) -> None:
-        self.own.append(test.judge(query, key))
-        self.residual.append(test.judge(query, key, control))
 
 
 @dataclass
@@ -52,22 +46,18 @@ class RelationReadings:
     level: float
     seed: int
     _places: list[tuple[int, int, float]] = field(default_factory=list)
-    _heads: Judged = field(default_factory=Judged)
-    _random: Judged = field(default_factory=Judged)
+    _heads: list[Judgement] = field(default_factory=list)
+    _random: list[Judgement] = field(default_factory=list)
     _compiled: tuple[int, int] | None = None  # D_K and heads
 
     @cached_property
     def _test(self) -> RelationTest:
-        return RelationTest(self.relation, self.permutations, self.seed)
+        return RelationTest(self.relation, self._inputs, self.permutations, self.seed)
 
     @cached_property
     def _inputs(self) -> Float[Tensor, "items d_model"]:
         """x̂ at the first layer."""
         return self.model.inputs(self.relation.ids)
-
-    @cached_property
-    def _control(self) -> Float[Tensor, "items d_model"]:
-        return torch.nn.functional.normalize(self._inputs)
 
     def add(self, layer: int, channel: Channel) -> None:
         """Judge the heads of a layer."""
@@ -76,13 +66,13 @@ class RelationReadings:
         for offset in self.offsets:
             for head, (query, key) in enumerate(channel.sides(inputs, offset)):
                 self._places.append((layer, head, float(offset)))
-                self._heads.add(self._test, query, key, self._control)
+                self._heads.append(self._test.judge(query, key))
 
     def finish(self, compile_seconds: float) -> None:
         """Judge random heads, and look for the smallest certified weights."""
         width = self.model.sizes.key_dim
         for query, key in random_sides(self._inputs, width, self.random_heads, self.seed):
-            self._random.add(self._test, query, key, self._control)
+            self._random.append(self._test.judge(query, key))
         if compile_seconds:
             graph, limit = self.relation.graph, compile_seconds
             try:
@@ -96,14 +86,14 @@ class RelationReadings:
         frame = pd.DataFrame(self._places, columns=["layer", "head", "offset"])
         frame.insert(0, "relation", self.relation.name)
         for name in ("auc", "mrr", "f1"):
-            frame[name] = [getattr(one, name) for one in self._heads.own]
+            frame[name] = [getattr(one.own, name) for one in self._heads]
         # What the largest of so many normal numbers exceeds with a chance of `level`.
         needed = float(norm.isf(self.level / len(frame)))
-        kinds = (
-            ("", "knows", self._heads.own, self._random.own),
-            ("residual_", "beyond_similarity", self._heads.residual, self._random.residual),
-        )
-        for prefix, verdict, heads, random in kinds:
+        for kind, prefix, verdict in (
+            ("own", "", "knows"),
+            ("residual", "residual_", "beyond_similarity"),
+        ):
+            heads, random = _of(self._heads, kind), _of(self._random, kind)
             alone, corrected = p_values(np.stack([one.statistics for one in heads]))
             aucs, others = _aucs(heads), _aucs(random)
             frame[f"{prefix}auc"] = aucs
@@ -119,9 +109,10 @@ class RelationReadings:
         graph, sizes = self.relation.graph, self.model.sizes
         scores = self.scores()
         best = scores.loc[scores["auc"].idxmax()]
-        cosine = self._test.judge(self._control, self._control)
-        passed = p_values(np.stack([one.statistics for one in self._random.own]))[0] <= self.level
-        aucs = _aucs(self._random.own)
+        rows = torch.nn.functional.normalize(self._inputs)
+        cosine, random = self._test.judge(rows, rows).own, _of(self._random, "own")
+        passed = p_values(np.stack([one.statistics for one in random]))[0] <= self.level
+        aucs = _aucs(random)
         low, high = np.quantile(aucs, [0.025, 0.975])
         return {
             "relation": self.relation.name,
@@ -150,10 +141,15 @@ class RelationReadings:
         }
 
 
+def _of(judged: list[Judgement], kind: str) -> list[HeadScores]:
+    return [getattr(one, kind) for one in judged]
+
+
 def _aucs(scores: list[HeadScores]) -> Float[np.ndarray, " heads"]:
     return np.array([one.auc for one in scores])
 
 
 def _distinct(scores: pd.DataFrame, column: str) -> int:
     """How many heads have a mark, at any offset."""
-    return len(scores[scores[column]].drop_duplicates(["layer", "head"]))
+    places: Any = scores.loc[scores[column], ["layer", "head"]]
+    return len(places.drop_duplicates())

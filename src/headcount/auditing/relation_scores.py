@@ -15,8 +15,8 @@ with the largest statistic over all heads under each permutation (Westfall and Y
 the chance of any false finding among the heads is at most the level.
 
 Related words have similar embeddings, so a head that scores similar words high follows most
-relations. `judge` therefore takes a control, the rows themselves: what is left of each row of
-scores after a linear fit to the cosines is judged in the same way.
+relations. Therefore what is left of each row of scores after a linear fit to the cosines of the
+words' rows, the residual, is judged in the same way.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,7 +41,10 @@ _TILE = 2**23  # scores held at a time
 
 @dataclass(frozen=True)
 class HeadScores:
-    """What one head's scores say about a relation; `statistics` has the true edges' value first."""
+    """What one head's scores say about a relation; `statistics` has the true edges' value first.
+
+    Residuals have no F1, since every row of them is standardised by itself.
+    """
 
     auc: float
     mrr: float
@@ -48,13 +52,50 @@ class HeadScores:
     statistics: Float[np.ndarray, " permutations"]
 
 
+class Judgement(NamedTuple):
+    """A head by its own scores, and by what the cosines of the words' rows do not explain."""
+
+    own: HeadScores
+    residual: HeadScores
+
+
 @dataclass(frozen=True, eq=False)
 class RelationTest:
-    """A relation and its permutations, ready to judge heads."""
+    """A relation, its permutations and the rows of its items, ready to judge heads."""
 
     relation: Relation
+    rows: Float[Tensor, "items d_model"]
     permutations: int = PERMUTATIONS
     seed: int = 0
+
+    def judge(
+        self, queries: Float[Tensor, "items key_dim"], keys: Float[Tensor, "items key_dim"]
+    ) -> Judgement:
+        """One head, given the queries and keys of the relation's items."""
+        sources, targets = self.relation.sources, self.relation.targets
+        left, right = queries[sources], keys[targets]
+        counts = _Thresholds((left[self._edge_rows] * right[self._moved[:, 0]]).sum(1))
+        own, residual = _Sums(self), _Sums(self)
+        for top, bottom in self._tiles:
+            tile = left[top:bottom] @ right.T
+            counts.add(tile)
+            for pairs in (self._selves(top, bottom), self._edges(top, bottom)):
+                counts.leave_out(tile[pairs])
+            standard = self._standardised(tile, top, bottom)
+            own.add(top, tile, standard)
+            cosines = self._cosines(top, bottom)
+            slope = (standard * cosines).sum(1, keepdim=True) / cosines.square().sum(
+                1, keepdim=True
+            )
+            standard -= slope * cosines
+            residual.add(top, standard, standard)
+        return Judgement(own.scores(counts.best_f1()), residual.scores(float("nan")))
+
+    @cached_property
+    def _tiles(self) -> list[tuple[int, int]]:
+        """First and last row of the parts in which scores are made."""
+        rows, step = len(self.relation.sources), max(1, _TILE // len(self.relation.targets))
+        return [(top, min(top + step, rows)) for top in range(0, rows, step)]
 
     @cached_property
     def _moved(self) -> Int[Tensor, "edges permutations"]:
@@ -69,67 +110,80 @@ class RelationTest:
     def _others(self) -> Bool[Tensor, "sources targets"]:
         """Pairs that are neither an edge nor a word with itself."""
         relation = self.relation
-        others = torch.ones(len(relation.sources), len(relation.targets), dtype=torch.bool)
+        others = torch.from_numpy(relation.sources[:, None] != relation.targets)
         others[self._edge_rows, self._moved[:, 0]] = False
-        return others & self._kept
+        return others
 
     @cached_property
-    def _kept(self) -> Bool[Tensor, "sources targets"]:
-        """All pairs but those of a word with itself."""
-        return torch.from_numpy(self.relation.sources[:, None] != self.relation.targets)
+    def _self_columns(self) -> Int[np.ndarray, " sources"]:
+        """Where a source is among the targets; −1 where it is not."""
+        place = np.searchsorted(self.relation.targets, self.relation.sources)
+        place = np.minimum(place, len(self.relation.targets) - 1)
+        return np.where(self.relation.targets[place] == self.relation.sources, place, -1)
 
-    def judge(
-        self,
-        queries: Float[Tensor, "items key_dim"],
-        keys: Float[Tensor, "items key_dim"],
-        control: Float[Tensor, "items d_model"] | None = None,
-    ) -> HeadScores:
-        """The scores of one head, given the queries and keys of the relation's items.
+    def _selves(self, top: int, bottom: int) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of a word with itself, in some of the rows."""
+        columns = self._self_columns[top:bottom]
+        rows = np.flatnonzero(columns >= 0)
+        return rows, columns[rows]
 
-        With `control`, rows of length 1, what their cosines explain is taken out first; what is
-        left has no F1, since every row is standardised by itself.
-        """
-        columns, others = self._moved[:, 0], self._others
-        rows = queries[self.relation.sources], keys[self.relation.targets]
-        counts = _Thresholds((rows[0][self._edge_rows] * rows[1][columns]).sum(1))
-        above = torch.zeros(len(columns))
-        sums = torch.zeros(self.permutations + 1, dtype=torch.float64)
-        for top, tile in self._tiles(queries, keys, control):
-            bottom = top + len(tile)
-            first, last = np.searchsorted(self._edge_rows, [top, bottom])
-            part, rows = slice(first, last), self._edge_rows[first:last] - top
-            scores, rivals = tile[rows], others[top:bottom][rows]
-            own = scores.gather(1, columns[part, None])
-            if control is None:
-                counts.add(tile[others[top:bottom]])
-            above[part] = ((scores > own) & rivals).sum(1) + ((scores == own) & rivals).sum(1) / 2
-            places = torch.from_numpy(rows)[:, None] * tile.shape[1] + self._moved[part]
-            standard = tile if control is not None else _standardised(tile, self._kept[top:bottom])
-            sums += standard.take(places).double().sum(0)
-        rivals = self._others.sum(1)[self._edge_rows].clamp(min=1)
+    def _edges(self, top: int, bottom: int) -> tuple[np.ndarray, Tensor]:
+        part = slice(*np.searchsorted(self._edge_rows, [top, bottom]))
+        return self._edge_rows[part] - top, self._moved[part, 0]
+
+    def _standardised(self, tile: Tensor, top: int, bottom: int) -> Tensor:
+        """Each row with mean 0 and deviation 1; a word's score with itself counts as the mean."""
+        selves = self._selves(top, bottom)
+        number = torch.full((len(tile), 1), float(tile.shape[1]))
+        number[selves[0]] -= 1
+        out = tile.clone()
+        out[selves] = 0.0
+        out -= out.sum(1, keepdim=True) / number.clamp(min=1)
+        out[selves] = 0.0
+        deviation = torch.linalg.vector_norm(out, dim=1, keepdim=True) / number.clamp(min=1).sqrt()
+        return out.div_(deviation.clamp(min=1e-30))
+
+    @cached_property
+    def _first_cosines(self) -> Float[Tensor, "rows targets"]:
+        return self._made_cosines(*self._tiles[0])
+
+    def _cosines(self, top: int, bottom: int) -> Float[Tensor, "rows targets"]:
+        """Standardised cosines; of the first tile, mostly the only one, they are kept."""
+        return self._first_cosines if top == 0 else self._made_cosines(top, bottom)
+
+    def _made_cosines(self, top: int, bottom: int) -> Tensor:
+        units = torch.nn.functional.normalize(self.rows)
+        tile = units[self.relation.sources[top:bottom]] @ units[self.relation.targets].T
+        return self._standardised(tile, top, bottom)
+
+
+class _Sums:
+    """Ranks of edges within their rows, and the statistics, summed over tiles."""
+
+    def __init__(self, test: RelationTest) -> None:
+        self._test = test
+        self._above = torch.zeros(len(test._moved))
+        self._sums = torch.zeros(test.permutations + 1, dtype=torch.float64)
+
+    def add(self, top: int, tile: Tensor, standard: Tensor) -> None:
+        test, bottom = self._test, top + len(tile)
+        part = slice(*np.searchsorted(test._edge_rows, [top, bottom]))
+        rows = test._edge_rows[part] - top
+        scores, rivals = tile[rows], test._others[top:bottom][rows]
+        own = scores.gather(1, test._moved[part, :1])
+        higher, equal = (scores > own) & rivals, (scores == own) & rivals
+        self._above[part] = higher.count_nonzero(1) + equal.count_nonzero(1) / 2
+        places = torch.from_numpy(rows)[:, None] * tile.shape[1] + test._moved[part]
+        self._sums += standard.take(places).sum(0)
+
+    def scores(self, f1: float) -> HeadScores:
+        rivals = self._test._others.sum(1)[self._test._edge_rows].clamp(min=1)
         return HeadScores(
-            auc=float((1 - above / rivals).mean()),
-            mrr=float((1 / (1 + above)).mean()),
-            f1=counts.best_f1() if control is None else float("nan"),
-            statistics=(sums / len(columns)).numpy(),
+            auc=float((1 - self._above / rivals).mean()),
+            mrr=float((1 / (1 + self._above)).mean()),
+            f1=f1,
+            statistics=(self._sums / len(self._above)).numpy(),
         )
-
-    def _tiles(
-        self, queries: Tensor, keys: Tensor, control: Tensor | None
-    ) -> Iterator[tuple[int, Float[Tensor, "rows targets"]]]:
-        """Some rows of scores at a time, sources × targets, with the number of the first."""
-        sources, targets = self.relation.sources, self.relation.targets
-        step = max(1, _TILE // len(targets))
-        for top in range(0, len(sources), step):
-            some = sources[top : top + step]
-            tile = queries[some] @ keys[targets].T
-            if control is not None:
-                kept = self._kept[top : top + step]
-                tile = _standardised(tile, kept)
-                cosines = _standardised(control[some] @ control[targets].T, kept)
-                slope = (tile * cosines).sum(1, keepdim=True) / kept.sum(1, keepdim=True)
-                tile -= slope * cosines
-            yield top, tile
 
 
 def random_sides(
@@ -167,10 +221,14 @@ class _Thresholds:
 
     def __init__(self, on_edges: Float[Tensor, " edges"]) -> None:
         self._low, self._high = float(on_edges.min()), float(on_edges.max())
-        self._edges, self._others = self._above(on_edges), torch.zeros(_THRESHOLDS)
+        self._edges = self._above(on_edges)
+        self._others = torch.zeros(_THRESHOLDS, dtype=torch.float64)
 
-    def add(self, others: Float[Tensor, " pairs"]) -> None:
-        self._others = self._others + self._above(others)
+    def add(self, scores: Tensor) -> None:
+        self._others = self._others + self._above(scores)
+
+    def leave_out(self, scores: Tensor) -> None:
+        self._others = self._others - self._above(scores)
 
     def best_f1(self) -> float:
         """The largest F1 over the thresholds; at the lowest all edges are found."""
@@ -181,12 +239,3 @@ class _Thresholds:
             return (scores >= self._low).sum().double().expand(_THRESHOLDS)
         inside = torch.histc(scores, _THRESHOLDS, self._low, self._high).double()
         return inside.flip(0).cumsum(0) + float((scores > self._high).sum())
-
-
-def _standardised(tile: Tensor, kept: Bool[Tensor, "rows targets"]) -> Tensor:
-    """Each row with mean 0 and deviation 1; a word's score with itself counts as the mean."""
-    number = kept.sum(1, keepdim=True).clamp(min=1)
-    mean = (tile * kept).sum(1, keepdim=True) / number
-    centred = (tile - mean) * kept
-    deviation = (centred.square().sum(1, keepdim=True) / number).sqrt()
-    return centred / deviation.clamp(min=1e-30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from headcount.notebook import chart, html_table
 from headcount.theory.architectures import Architecture
 from headcount.theory.architectures import Audit as Capacity
 
+_SUMMARY = (
+    *("edges", "heads_that_know", "heads_beyond_similarity", "best_auc", "best_layer"),
+    *("best_head", "cosine_auc", "compiled_budget"),
+)
 FRAMES = ("heads", "spectra", "table", "relations", "scores", "removal")
 
 
@@ -52,16 +56,17 @@ class ModelAudit:
     @property
     def findings(self) -> pd.DataFrame:
         """The rows of `scores` whose head knows the relation, best first."""
-        if self.scores.empty:
-            return self.scores
-        found = self.scores[self.scores["knows"]]
+        scores: Any = self.scores
+        if scores.empty:
+            return scores
+        found = scores[scores["knows"]]
         return found.sort_values(["relation", "auc"], ascending=[True, False], ignore_index=True)
 
     def summary(self) -> dict[str, Any]:
         """The main numbers by name, as the command prints them."""
-        heads, sizes = self.heads, self.sizes
-        rank = heads["entropy_rank"]
-        told: dict[str, Any] = {
+        heads: Any = self.heads
+        sizes, rank = self.sizes, heads["entropy_rank"]
+        return {
             "model": self.model,
             "layers": len(self.layers),
             "heads": sizes.heads,
@@ -74,21 +79,13 @@ class ModelAudit:
             "key_overlap": float(heads["key_overlap"].mean()),
             "random_overlap": self.random["overlap"],
             "relations": {
-                row.relation: {
-                    "edges": row.edges,
-                    "heads_that_know": int(row.heads_that_know),
-                    "best_auc": row.best_auc,
-                    "best_head": f"{row.best_layer}.{row.best_head}",
-                    "compiled_budget": row.compiled_budget,
-                }
-                for row in self.relations.itertuples()
+                row["relation"]: {name: row[name] for name in _SUMMARY}
+                for row in _records(self.relations)
             },
         }
-        return told
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values for JSON."""
-        plain = {name: _records(getattr(self, name)) for name in FRAMES}
         return {
             **self.summary(),
             "sizes": asdict(self.sizes),
@@ -98,10 +95,7 @@ class ModelAudit:
                 "holdings": [asdict(holding) for holding in self.capacity.holdings],
             },
             "random": dict(self.random),
-            **{
-                f"{name}_frame" if name in ("heads", "relations") else name: rows
-                for name, rows in plain.items()
-            },
+            "frames": {name: _records(getattr(self, name)) for name in FRAMES},
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
         }
@@ -124,29 +118,25 @@ class ModelAudit:
         return chart("audit_page", "write_audit_page", self, folder)
 
     def _repr_html_(self) -> str:
-        heads = self.heads.groupby("layer")[["entropy_rank", "query_overlap", "key_overlap"]].mean()
+        frame: Any = self.heads
+        heads = frame.groupby("layer")[["entropy_rank", "query_overlap", "key_overlap"]].mean()
         random = self.random["entropy_rank"], self.random["overlap"], self.random["overlap"]
         rows = [(layer, *values) for layer, *values in heads.itertuples()]
         columns = ("layer", "entropy rank", "query overlap", "key overlap")
         caption = f"{self.model}: {len(self.heads):,} heads of width {self.sizes.key_dim}"
         found = html_table(columns, [*rows, ("random", *random)], caption)
-        if self.findings.empty:
+        best: Any = self.findings
+        if best.empty:
             return found
         shown = ["relation", "layer", "head", "auc", "mrr", "f1", "p_corrected"]
-        best = self.findings.groupby("relation").head(3)[shown]
+        best = best.groupby("relation").head(3)[shown]
         return found + html_table(shown, best.to_numpy().tolist(), "heads that know a relation")
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain values; a missing number is None."""
-    plain = frame.astype(object).where(frame.notna(), None)
+    plain: Any = frame.astype(object).where(frame.notna(), None)
     return [
-        {
-            str(name): getattr(value, "item", lambda value=value: value)()
-            for name, value in row.items()
-        }
+        {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
         for row in plain.to_dict("records")
     ]
-
-
-FIELDS = tuple(field.name for field in fields(ModelAudit))
