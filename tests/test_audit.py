@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import headcount as hc
 from headcount.auditing.channel import Channel
-from headcount.auditing.compressibility import kept_rank
+from headcount.auditing.compressibility import compiled_columns, kept_choices
 from headcount.auditing.opening import open_model
 from headcount.auditing.redundancy import (
     THRESHOLDS,
@@ -114,17 +114,23 @@ def test_random_heads_overlap_by_the_share_of_their_width():
 
 @given(st.integers(0, 10**6))
 @settings(deadline=None, max_examples=20)
-def test_a_kept_rank_keeps_the_choices(seed):
+def test_kept_choices_are_those_of_cut_scores(seed):
     query, key = torch.randn(2, 15, 5, generator=torch.Generator().manual_seed(seed)).double()
     query = query * torch.tensor([8.0, 4.0, 1.0, 0.1, 0.01])
-    rank = kept_rank(query, key)
     scores = query @ key.T
     left, values, right = torch.linalg.svd(scores)
-    for kept in range(1, 6):
-        cut = (left[:, :kept] * values[:kept]) @ right[:kept]
-        same = bool((cut.argmax(1) == scores.argmax(1)).all())
-        assert same if kept >= rank else kept < rank - 1 or not same
-    assert kept_rank(query, key, share=0.5) <= rank
+    for rank, share in enumerate(kept_choices(query, key).tolist(), 1):
+        cut = (left[:, :rank] * values[:rank]) @ right[:rank]
+        assert share == pytest.approx(float((cut.argmax(1) == scores.argmax(1)).double().mean()))
+
+
+def test_compiled_columns_make_the_choices_of_a_head():
+    stream = torch.Generator().manual_seed(0)
+    rows = torch.cat([torch.randn(40, 11, generator=stream), torch.ones(40, 1)], dim=1)
+    query, key = (rows @ torch.randn(12, 8, generator=stream) for _ in range(2))
+    assert 1 <= compiled_columns(query, key, rows, seconds=30) <= 8
+    assert compiled_columns(torch.ones(40, 8), key, rows, seconds=30) <= 2  # one word for all
+    assert compiled_columns(query, key, torch.ones(40, 12), seconds=5) is None  # equal rows
 
 
 def test_a_table_is_compared_with_a_gaussian_one():

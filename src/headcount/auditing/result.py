@@ -13,8 +13,8 @@ import pandas as pd
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.notebook import chart, html_table
-from headcount.theory.architectures import Architecture
 from headcount.theory.architectures import Audit as Capacity
+from headcount.theory.model_config import Architecture
 
 _SUMMARY = (
     *("edges", "heads_that_know", "heads_beyond_similarity", "best_auc", "best_layer"),

@@ -46,6 +46,9 @@ def audit(
     compile_seconds: Annotated[
         float, typer.Option(help="Time to compile each relation; 0 leaves it out.")
     ] = 30.0,
+    compress_seconds: Annotated[
+        float, typer.Option(help="Time to compile each head's own choices; 0 leaves it out.")
+    ] = 0.0,
     level: Annotated[float, typer.Option(help="Chance of a false finding per relation.")] = 0.05,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the page and its tables here.")
@@ -78,6 +81,7 @@ def audit(
             permutations=permutations,
             random_heads=random_heads,
             compile_seconds=compile_seconds,
+            compress_seconds=compress_seconds,
             level=level,
             seed=seed,
             progress=tell,
@@ -118,7 +122,8 @@ def _named(text: str | None) -> list[str] | None:
 
 
 def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
-    sizes, heads = found.sizes, found.heads
+    heads: Any = found.heads
+    sizes = found.sizes
     rank, random = heads["entropy_rank"], found.random
     told: dict[str, Any] = {
         "model": f"{sizes.name}, {len(found.layers)} of {sizes.layers} layers, {sizes.heads} heads "
@@ -129,6 +134,17 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
         "overlap": f"queries {heads['query_overlap'].mean():.3f}, keys "
         f"{heads['key_overlap'].mean():.3f}; random heads {random['overlap']:.3f}",
     }
+    columns = heads["compiled_columns"].dropna()
+    kept = heads["kept_rank_90"]
+    told["choices"] = (
+        f"90 % of a head's choices need {kept.min()} … {kept.max()} of its {sizes.key_dim} "
+        "directions"
+        + (
+            f"; all of them {columns.min():.0f} … {columns.max():.0f} compiled columns"
+            if len(columns)
+            else ""
+        )
+    )
     for row in found.relations.to_dict("records"):
         compiled = row["compiled_budget"] or 0  # None or NaN where nothing was certified
         told[row["relation"]] = (
