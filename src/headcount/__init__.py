@@ -120,6 +120,10 @@ if TYPE_CHECKING:
         shared_key_verdicts as shared_key_verdicts,
     )
 
+    # Real models
+    from headcount.auditing.audit import audit as audit
+    from headcount.auditing.result import ModelAudit as ModelAudit
+
     # Errors
     from headcount.errors import InputError as InputError
     from headcount.errors import NoSolution as NoSolution

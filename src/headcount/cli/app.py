@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from headcount.cli import (
+    audit,
     bench,
     block,
     bounds,
@@ -87,6 +88,7 @@ app.command()(explore.explore)
 app.command()(bounds.bounds)
 app.command()(plan.plan)
 app.command()(incoherence.incoherence)
+app.command()(audit.audit)
 app.command()(noise.noise)
 app.command()(watch.watch)
 app.command()(tour.tour)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
+from markupsafe import Markup
 
 from headcount.errors import InputError
 from headcount.files import replacing
@@ -40,6 +42,13 @@ def specification(chart: Any, description: str = "") -> dict[str, Any]:
 def vega_lite_version() -> str:
     """The version that Altair's specs are written for, as vl-convert names it: `6.4`."""
     return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+@cache
+def chart_bundle() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
+    return Markup(script.replace("</script", "<\\/script"))
 
 
 def write_chart(

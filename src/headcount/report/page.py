@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
 import pandas as pd
-import vl_convert
 from markupsafe import Markup
 
 from headcount.errors import InputError
 from headcount.files import replacing
 from headcount.progress import duration
 from headcount.report.agreement import LocalVerdict, tally_text
-from headcount.report.chart_files import FORMATS, specification, vega_lite_version, write_chart
+from headcount.report.chart_files import FORMATS, chart_bundle, specification, write_chart
 from headcount.report.figures import is_part_of
 from headcount.report.figures.base import Claim, Figure, Verdict
 from headcount.report.html import asset, page_template, script_json
@@ -164,7 +162,7 @@ def _page(
     return page_template("report.html").render(
         css=asset("report.css"),
         js=asset("report.js") if drawn else "",
-        bundle=_bundle() if drawn else "",
+        bundle=chart_bundle() if drawn else "",
         explorer=explorer,
         provenance=_provenance(evidence),
         claims=claims,
@@ -231,10 +229,3 @@ def _write_csv(table: pd.DataFrame, path: Path) -> Path:
     with replacing(path) as temporary:
         table.to_csv(temporary, index=False)
     return path
-
-
-@cache
-def _bundle() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script that defines `vegaEmbed`."""
-    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite_version())
-    return Markup(script.replace("</script", "<\\/script"))

@@ -1,0 +1,71 @@
+"""How few columns reproduce a head's own choices: the word that it scores highest for each word.
+
+Two answers. The kept rank is that of the head's own scores, cut to their largest singular values:
+an upper bound that takes milliseconds. Compiled columns are those of any one head whose highest
+score in each row is the same (`compile` with `decide="top"`), certified over all pairs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headcount.compiler.compile import compile
+from headcount.errors import NoSolution
+from headcount.problem.graph import Graph
+from headcount.shapes import Float
+
+
+def kept_choices(
+    query: Float[Tensor, "items key_dim"], key: Float[Tensor, "items key_dim"]
+) -> Float[Tensor, " key_dim"]:
+    """The share of words that keep their choice when the scores are cut to rank 1, 2, … d_k.
+
+    The cut scores are products of combinations of the head's own queries and keys, so as many
+    columns of weights give them.
+
+    >>> kept_choices(torch.eye(3)[:, :2], torch.eye(3)[:, :2]).tolist()[-1]
+    1.0
+    """
+    left, left_factor = torch.linalg.qr(query.double())
+    right, right_factor = torch.linalg.qr(key.double())
+    inner, values, other = torch.linalg.svd(left_factor @ right_factor.T)
+    left, right = (left @ inner * values).float(), (right @ other.T).float()
+    wanted = (left @ right.T).argmax(1)
+    scores, found = torch.zeros(len(query), len(key)), []
+    for place in range(len(values)):
+        scores += left[:, place, None] * right[:, place]
+        found.append(float((scores.argmax(1) == wanted).double().mean()))
+    found[-1] = 1.0  # all columns: what the order of addition changes is not a choice
+    return torch.tensor(found)
+
+
+def kept_rank(kept: Float[Tensor, " key_dim"], share: float = 1.0) -> int:
+    """The smallest rank from which on this share of the words keep their choice.
+
+    >>> kept_rank(torch.tensor([0.9, 1.0, 0.8, 1.0])), kept_rank(torch.tensor([0.9, 1.0]), 0.9)
+    (4, 1)
+    """
+    below = (kept < share).nonzero()
+    return int(below.max()) + 2 if len(below) else 1
+
+
+def compiled_columns(
+    query: Float[Tensor, "items key_dim"],
+    key: Float[Tensor, "items key_dim"],
+    table: Float[Tensor, "items d_model"],
+    seconds: float,
+    seed: int = 0,
+) -> int | None:
+    """The fewest certified columns that make the same choices; None where none are found in time.
+
+    The head itself makes its choices, so that never more columns than it has are looked for.
+    """
+    choices = (query @ key.T).argmax(1)
+    pairs = torch.stack([torch.arange(len(choices)), choices], dim=1).numpy()
+    graph = Graph.from_edges(len(choices), pairs)
+    try:
+        found = compile(graph, table, heads=1, decide="top", time_limit=seconds, seed=seed)
+    except NoSolution:
+        return None
+    return min(found.weights.budget, query.shape[1])
