@@ -27,14 +27,14 @@ _KINDS = ("narrowest that passed", "random keys need", "free queries need")
 def threshold_rows() -> pd.DataFrame:
     """Query and key columns at the threshold of every split of the part main."""
     found = shared_key_thresholds()
-    main = found[found["part"] == "main"].dropna(subset=["threshold"])
+    main = found.loc[found["part"] == "main"].dropna(subset=["threshold"])
     return _with_point(main).sort_values(["items", "heads", "kv_heads"])
 
 
 def sum_rows() -> pd.DataFrame:
     """q of every split with g < h, and 1 for keys of their own, against g/h."""
     beside = beside_own(shared_key_thresholds())
-    main = _with_point(beside[beside["part"] == "main"].dropna(subset=["sum_ratio"]))
+    main = _with_point(beside.loc[beside["part"] == "main"].dropna(subset=["sum_ratio"]))
     own = main.drop_duplicates(["items", "heads"]).assign(sum_ratio=1.0)
     own = own.assign(kv_heads=own["heads"])
     both = pd.concat([main, own])
