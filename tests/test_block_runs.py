@@ -118,10 +118,12 @@ def test_a_plan_may_share_keys(written, tmp_path, command):
         spec.hash for spec in plan.specs if spec.kv_heads == 1
     }
     # Tables from before keys could be shared: every head has its own.
-    older = frame.drop(columns=["key_heads", "key_budget"])
-    older.to_parquet(folder.path / "runs.parquet", index=False)
-    assert (folder.frame()["key_heads"] == folder.frame()["heads"]).all()
-    assert (folder.frame()["key_budget"] == folder.frame()["budget"]).all()
+    older = BlockFolder(tmp_path / "older")
+    older.path.mkdir()
+    frame.drop(columns=["key_heads", "key_budget"]).to_parquet(older.path / "runs.parquet")
+    assert len(older.frame()) == len(frame)
+    assert (older.frame()["key_heads"] == older.frame()["heads"]).all()
+    assert (older.frame()["key_budget"] == older.frame()["budget"]).all()
 
 
 @pytest.mark.parametrize(
