@@ -46,7 +46,8 @@ def threshold(
 def split_thresholds(runs: pd.DataFrame, resamples: int = _RESAMPLES) -> pd.DataFrame:
     """One row per part, point and split: its threshold k*, the columns there, and 95 % of k*.
 
-    Without `resamples` the interval is nan. `least` is the smallest width tested that passes (0 if none does) and `runs` how many there are.
+    Without `resamples` the interval is nan. `least` is the smallest width tested that passes (0 if
+    none does) and `runs` how many there are.
     """
     rows = []
     groups: Any = runs.groupby([*_POINT, "kv_heads"], sort=False)
