@@ -43,10 +43,11 @@ def threshold(
     return np.asarray(np.exp(np.where(known, low + part * (high - low), np.nan)))
 
 
-def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:
+def split_thresholds(runs: pd.DataFrame, resamples: int = _RESAMPLES) -> pd.DataFrame:
     """One row per part, point and split: its threshold k*, the columns there, and 95 % of k*.
 
-    `least` is the smallest width tested that passes (0 if none does) and `runs` how many there are.
+    Without `resamples` the interval is nan. `least` is the smallest width tested that passes (0 if
+    none does) and `runs` how many there are.
     """
     rows = []
     groups: Any = runs.groupby([*_POINT, "kv_heads"], sort=False)
@@ -54,7 +55,7 @@ def split_thresholds(runs: pd.DataFrame) -> pd.DataFrame:
         widths, scores = _scores(group)
         means = scores.mean(1)
         value = float(threshold(widths, means))
-        low, high = _interval(widths, scores)
+        low, high = _interval(widths, scores, resamples)
         passing = widths[means >= PASSING]
         rows.append(
             dict(zip([*_POINT, "kv_heads"], key, strict=True))
@@ -84,11 +85,15 @@ def _scores(
 
 
 def _interval(
-    widths: Float[np.ndarray, " widths"], scores: Float[np.ndarray, "widths seeds"]
+    widths: Float[np.ndarray, " widths"],
+    scores: Float[np.ndarray, "widths seeds"],
+    resamples: int,
 ) -> tuple[float, float]:
     """95 % of the thresholds of resampled seeds; nan where more than 5 % of them have none."""
+    if not resamples:
+        return float("nan"), float("nan")
     seeds = scores.shape[1]
-    drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, seeds))
+    drawn = np.random.default_rng(0).integers(seeds, size=(resamples, seeds))
     found = threshold(widths, scores[:, drawn].mean(-1).T)
     if np.isnan(found).mean() > 0.05:
         return float("nan"), float("nan")

@@ -48,7 +48,7 @@ def shared_key_verdicts() -> pd.DataFrame:
 
 def verdicts(runs: pd.DataFrame, thresholds: pd.DataFrame | None = None) -> list[LawVerdict]:
     """All verdicts on these runs, in the order of the preregistration."""
-    known = split_thresholds(runs) if thresholds is None else thresholds
+    known = split_thresholds(runs, resamples=0) if thresholds is None else thresholds
     beside: Any = beside_own(known)
     parts = {part: beside[beside["part"] == part] for part in _EXPECTED}
     main = parts["main"]

@@ -11,6 +11,7 @@ docs/law.md derives it and lists what it assumes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from headcount.errors import InputError
 TRAINED_RATIOS = {"max": (0.96, 1.32, 2.22), "softmax": (2.35, 2.81, 4.70)}
 
 
+@lru_cache(maxsize=1024)  # a plan asks for the same share hundreds of times
 def gardner_capacity(rate: float) -> float:
     """α_c(f): how many random patterns per weight a perceptron with a free threshold can label.
 
