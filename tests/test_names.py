@@ -260,3 +260,9 @@ def test_a_column_of_names_needs_the_title_name(tmp_path):
 def test_lines_may_end_by_a_carriage_return_alone(tmp_path, edges):
     (tmp_path / "g.csv").write_text("source,target\r" + edges, newline="")
     assert read_graph(tmp_path / "g.csv").pairs.tolist() == [[0, 1], [1, 2]]
+
+
+def test_a_construction_names_the_row_that_it_refuses():
+    graph = hc.as_graph([("hot", "cold"), ("cold", "hot")], names=["hot", "cold"])
+    with pytest.raises(hc.InputError, match=r"needs rows of norm 1, row 1 \(cold\) has 3;"):
+        hc.construct(graph, np.diag([1.0, 3.0]), "general-graph")

