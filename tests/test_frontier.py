@@ -56,13 +56,30 @@ def scripted(monkeypatch, known):
     """A compiler that finds nothing; the searches it was asked for."""
     asked = []
 
-    def compile(graph, table, time_limit, seed, progress):
+    def compile(graph, table, time_limit, seed, progress, device):
+        assert device == "auto"
         asked.append(FrontierPoint(graph.items, table.shape[1], graph.edges // graph.items, seed))
         progress("trying")
         raise NoSolution("nothing in time")
 
     monkeypatch.setattr(module, "compile", compile)
     return asked
+
+
+# The device
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_device_is_handed_on(device, known, monkeypatch, command):
+    seen = []
+
+    def compile(graph, table, **options):
+        seen.append(options["device"])
+        raise NoSolution("nothing in time")
+
+    monkeypatch.setattr(module, "compile", compile)
+    command("frontier", "--points", "16x8", "--device", device, "--quiet")
+    assert seen == [device]
 
 
 # The table

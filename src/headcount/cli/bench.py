@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from headcount.cli.bench_compile import brief, compile
 from headcount.cli.common import DeviceOption, Json, Quiet, emit
 from headcount.cli.help import App
 from headcount.errors import InputError
 from headcount.progress import progress_line
 
 app = App("Measure speed: where there is a peer, as a ratio in the same run.")
+app.command()(compile)
 Items = Annotated[int, typer.Option(min=1, help="m.")]
 Width = Annotated[int, typer.Option(min=1, help="d_model.")]
 Heads = Annotated[int, typer.Option(min=1, help="h.")]
@@ -207,8 +209,8 @@ def _print_engines(found: dict[str, Any]) -> None:
     )
     print("ratios at (m, d_model, h, D_K) = (256, 32, 8, 64)")
     for name, ratio in found["ratios"].items():
-        goal = f"  (target {_short(ratio['target'])})" if ratio["target"] else ""
-        print(f"  {name.replace('_', ' '):<24}{_short(ratio['value']):>8}{goal}")
+        goal = f"  (target {brief(ratio['target'])})" if ratio["target"] else ""
+        print(f"  {name.replace('_', ' '):<24}{brief(ratio['value']):>8}{goal}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -218,17 +220,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         named(row["engine"], row["device"], row["threads"]),
         *(str(row[name]) for name in ("items", "d_model", "heads", "budget")),
-        *(_short(row[name]) for name in ("runs", "us_per_run_step", "gflops")),
+        *(brief(row[name]) for name in ("runs", "us_per_run_step", "gflops")),
         *("–" if share is None else f"{share:.0%}" for share in shares),
     ]
-
-
-def _short(value: float | None) -> str:
-    """Three digits, or all those before the decimal point.
-
-    >>> _short(0.05512), _short(7.1), _short(20000.0), _short(None)
-    ('0.0551', '7.1', '20,000', '–')
-    """
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

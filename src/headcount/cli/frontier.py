@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import CHARTS, Json, Quiet, Seed, check_output, emit
+from headcount.cli.common import CHARTS, DeviceOption, Json, Quiet, Seed, check_output, emit
 from headcount.cli.tables import print_table
 from headcount.errors import InputError
 from headcount.progress import notice, progress_line
@@ -47,6 +47,7 @@ def frontier(
     seeds: Annotated[int, typer.Option(min=1, help="Graphs and tables at each point.")] = 1,
     seed: Seed = 0,
     time_limit: Annotated[float, typer.Option(help="Seconds for each.")] = 20.0,
+    device: Annotated[DeviceOption, typer.Option(help="Where to search.")] = DeviceOption.auto,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The table (.csv): written row by row.")
     ] = None,
@@ -78,7 +79,7 @@ def frontier(
     if out is not None and out.exists():
         _tell_known(asked, time_limit, out)
     with progress_line(_LINE_EVERY, quiet) as report:
-        rows = compile_points(asked, time_limit, report, out)
+        rows = compile_points(asked, time_limit, report, out, device.value)
     if chart is not None and len(rows.dropna(subset=["budget"])):
         _draw(rows, chart)
     _show(rows, json, out, chart)

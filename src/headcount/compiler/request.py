@@ -158,8 +158,11 @@ def require_possible(
     either all of its pairs are edges or none is. By `top` only the order in a row matters: the
     targets of equal rows may be nested, and a zero row may be a target.
     """
-    if not table.isfinite().all():
-        raise InputError("the table holds a NaN or infinite entry; remove or replace that row")
+    if not (finite := table.isfinite().all(1)).all():
+        raise InputError(
+            f"row {graph.name(int((~finite).nonzero()[0]))} of the table holds a NaN or infinite "
+            "entry; remove or replace that row"
+        )
     rows = table.detach().cpu().numpy() + 0.0  # −0.0 becomes 0.0
     _require_equal_rows_to_agree(graph, rows, top)
     for i in np.flatnonzero(~rows.any(axis=1)):

@@ -104,8 +104,9 @@ class SoftmaxSearch(WeightSearch):
             )
         said = f"the closest weights are {near.verdict}, with a margin of {near.margin:.3g}"
         if near.counterexample is not None and near.broken is not None:
-            context = " ".join(map(str, near.counterexample))
-            pair = f"({near.broken.source}, {near.broken.target})"
+            name = self.request.graph.name
+            context = " ".join(str(name(item)) for item in near.counterexample)
+            pair = f"({name(near.broken.source)}, {name(near.broken.target)})"
             said += f"; the context {context} breaks the pair {pair}"
         return (
             f"no softmax weights were certified for every context of {self.length} items; {said}; "

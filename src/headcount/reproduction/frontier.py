@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ def frontier(
     seed: int = 0,
     progress: Report | None = None,
     out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
 ) -> pd.DataFrame:
     """Compile a random graph on a Gaussian table at each (items, d_model), degree and seed.
 
@@ -82,7 +84,7 @@ def frontier(
 
     With `out`, a .csv file, rows are written as they are found, and those with a budget that it
     holds are not computed again. An interrupt (Ctrl-C) ends the search; the rows that are finished
-    are returned.
+    are returned. `device` is where `compile` searches: auto, cpu or cuda.
 
     >>> table = frontier([(16, 8)], time_limit=1)
     >>> table[["items", "d_model", "degree", "lower_bound"]].values.tolist()
@@ -90,7 +92,8 @@ def frontier(
     """
     if out is not None and Path(out).suffix.lower() != ".csv":
         raise InputError(f"{out}: the frontier is written as .csv; give the file that suffix")
-    return compile_points(frontier_points(points, degrees, seeds, seed), time_limit, progress, out)
+    asked = frontier_points(points, degrees, seeds, seed)
+    return compile_points(asked, time_limit, progress, out, device)
 
 
 def frontier_points(
@@ -120,6 +123,7 @@ def compile_points(
     time_limit: float = TIME_LIMIT,
     progress: Report | None = None,
     out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
 ) -> pd.DataFrame:
     """The rows of these points, as `frontier` gives them."""
     path = Path(out) if out is not None else None
@@ -128,7 +132,8 @@ def compile_points(
     rows = {point: kept[point] for point in asked if kept.get(point, {}).get("budget") is not None}
     missing = [point for point in asked if point not in rows]
     try:
-        for point, row in _compiled_rows(missing, time_limit, progress or (lambda line: None)):
+        report = progress or (lambda line: None)
+        for point, row in _compiled_rows(missing, time_limit, report, device):
             rows[point] = kept[point] = row
             if path is not None:
                 write_frontier(frontier_table(kept.values()), path)
@@ -144,7 +149,7 @@ def _records(table: pd.DataFrame) -> dict[FrontierPoint, dict[str, Any]]:
 
 
 def _compiled_rows(
-    points: Sequence[FrontierPoint], time_limit: float, report: Report
+    points: Sequence[FrontierPoint], time_limit: float, report: Report, device: str
 ) -> Iterator[tuple[FrontierPoint, dict[str, Any]]]:
     """The points with their rows, each when it is found."""
     if not points:
@@ -154,12 +159,19 @@ def _compiled_rows(
     for number, point in enumerate(points, 1):
         left = time_left(began, number - 1, len(points))
         name = f"{number} of {len(points)}{left}, {point.name}"
-        found = _compiled(point, time_limit, lambda line, name=name: report(f"{name}: {line}"))
+        tell = partial(_tell, report, name)
+        found = _compiled(point, time_limit, tell, device)
         more = known[point.size] | {"time_limit": time_limit, "machine": here}
         yield point, point._asdict() | found | more
 
 
-def _compiled(point: FrontierPoint, time_limit: float, report: Report) -> dict[str, Any]:
+def _tell(report: Report, name: str, line: str) -> None:
+    report(f"{name}: {line}")
+
+
+def _compiled(
+    point: FrontierPoint, time_limit: float, report: Report, device: str
+) -> dict[str, Any]:
     items, d_model, degree, seed = point
     graph = graph_of_degree(items, degree, seed)
     bits = log2_graphs(items, graph.edges, family_of(items, graph.edges, degree), degree)
@@ -168,7 +180,8 @@ def _compiled(point: FrontierPoint, time_limit: float, report: Report) -> dict[s
     with stoppable(raises=True) as stop:
         try:
             table = gaussian_embeddings(items, d_model, seed)
-            found = compile(graph, table, time_limit=time_limit, seed=seed, progress=report)
+            options = {"time_limit": time_limit, "seed": seed, "device": device}
+            found = compile(graph, table, progress=report, **options)
         except NoSolution as answer:
             report(str(answer))
         else:
