@@ -57,9 +57,9 @@ def compiled_columns(
     seconds: float,
     seed: int = 0,
 ) -> int | None:
-    """The fewest certified columns that make the same choices; None where none are found in time.
+    """The fewest certified columns that make the same choices; None where the time is too short.
 
-    The head itself makes its choices, so that never more columns than it has are looked for.
+    Columns that are no fewer than the head's count as none.
     """
     choices = (query @ key.T).argmax(1)
     pairs = torch.stack([torch.arange(len(choices)), choices], dim=1).numpy()
@@ -68,4 +68,4 @@ def compiled_columns(
         found = compile(graph, table, heads=1, decide="top", time_limit=seconds, seed=seed)
     except NoSolution:
         return None
-    return min(found.weights.budget, query.shape[1])
+    return found.weights.budget if found.weights.budget < query.shape[1] else None

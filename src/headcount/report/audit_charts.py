@@ -63,6 +63,23 @@ def overlap_chart(audit: ModelAudit) -> Any:
     return styled(alt.hconcat(*parts, spacing=30), audit.heads, title)
 
 
+def choice_chart(audit: ModelAudit) -> Any:
+    """The rank from which on each head keeps 90 % of its choices."""
+    width = audit.sizes.key_dim
+    shown = tooltips(
+        layer="layer",
+        head="head",
+        chosen_words="different words chosen|d",
+        kept_rank_90="rank that keeps 90 %|d",
+        kept_rank="rank that keeps all|d",
+        compiled_columns="compiled columns|d",
+    )
+    scale = alt.Scale(scheme="viridis", domain=[0, width])
+    heat = _heat(audit, audit.heads, "kept_rank_90", "rank", scale, shown)
+    title = f"Directions, of {width}, that keep 90 % of a head's choices"
+    return styled(alt.layer(heat), audit.heads, title)
+
+
 def spectrum_chart(audit: ModelAudit) -> Any:
     """The share of a form's energy in its largest singular values, beside random weights."""
     frame: Any = audit.spectra.copy()

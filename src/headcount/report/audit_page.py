@@ -29,8 +29,8 @@ _SCORES = {
     "mrr": "MRR",
     "f1": "best F1",
     "p_corrected": "corrected p",
-    "beyond_random": "above random heads (sd)",
-    "residual_auc": "AUC without similarity",
+    "beyond_random": "sd above random",
+    "residual_auc": "residual AUC",
     "beyond_similarity": "beyond similarity",
 }
 _RELATIONS = {
@@ -126,6 +126,8 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
     yield drawn("ranks", "Directions that a head uses", _rank_text(audit), charts.rank_chart)
     yield drawn("spectra", "Spectra", _spectrum_text(audit), charts.spectrum_chart)
     yield drawn("overlap", "Overlap between heads", _overlap_text(audit), charts.overlap_chart)
+    title = "Columns that a head's choices need"
+    yield drawn("choices", title, _choice_text(audit), charts.choice_chart)
     rows = _turned(audit.table, _TABLE)
     yield AuditSection("table", "The token table", _table_text(audit), rows)
     if not audit.relations.empty:
@@ -150,7 +152,7 @@ def _findings(audit: ModelAudit) -> AuditSection:
     text = (
         f"{len(found):,} of {total:,} head–relation pairs pass both tests: p ≤ the level after "
         "correction for the number of heads, and an AUC above what as many random heads would "
-        "reach on this table."
+        "reach on this table. The residual AUC is of what a linear fit to the cosines leaves."
     )
     if len(shown) < len(found):
         text += f" The best {_SHOWN_FINDINGS} of each relation are shown."
@@ -178,8 +180,13 @@ def _renamed(frame: Any, names: dict[str, str]) -> PageTable:
 def _turned(frame: Any, names: dict[str, str]) -> PageTable:
     """One row per measure and one column per row: few rows with many measures read better so."""
     first, *rest = names
-    rows = [[names[name], *map(cell_text, frame[name])] for name in rest]
+    rows = [[names[name], *map(_cell, frame[name])] for name in rest]
     return frame_table(pd.DataFrame(rows, columns=[names[first], *frame[first]]))
+
+
+def _cell(value: Any) -> str:
+    """A number to four places, never in powers of ten."""
+    return cell_text(round(value, 4) if isinstance(value, float) else value)
 
 
 def _facts(audit: ModelAudit) -> list[tuple[str, str]]:
@@ -229,6 +236,23 @@ def _overlap_text(audit: ModelAudit) -> str:
         f"the others: {num(heads['query_overlap'].mean())} for queries and "
         f"{num(heads['key_overlap'].mean())} for keys, {num(random)} for random heads. More means "
         "that the heads of a layer read the same directions of the residual stream."
+    )
+
+
+def _choice_text(audit: ModelAudit) -> str:
+    heads: Any = audit.heads
+    kept, columns = heads["kept_rank_90"], heads["compiled_columns"].dropna()
+    text = (
+        "A head's choice is the word that it scores highest for a word. Cut to its largest "
+        f"singular values, a head keeps 90 % of its choices from {kept.min()} to {kept.max()} of "
+        f"its {audit.sizes.key_dim} directions on (median {num(kept.median())})."
+    )
+    if columns.empty:
+        return text
+    return text + (
+        f" Other weights, compiled, make all of a head's choices with {columns.min():.0f} to "
+        f"{columns.max():.0f} columns ({len(columns):,} of {len(heads):,} heads, in the time "
+        "given)."
     )
 
 
