@@ -79,6 +79,12 @@ def test_four_heads_finish_where_one_stalls(opened):
     page.wait_for_function("document.querySelector('[data-run=\"1\"] .f1.done')")
     assert page.inner_text('[data-run="0"] .f1') < "0.70"
     assert page.inner_text('[data-run="0"] h3') == "One head of width 32"
+    page.click("[data-do=play]")
+    owned = (
+        "[...document.querySelectorAll('[data-inside=\"1\"] figcaption')]"
+        ".reduce((sum, one) => sum + Number(one.textContent.split(' ')[2]), 0)"
+    )
+    page.wait_for_function(f"{owned} === 64")  # the matrices are those of the last step
     owners = page.evaluate(f"[...new Set({FRAMES}[1].owner)].length")
     assert owners == 4  # each head has a share of the edges
 

@@ -59,7 +59,8 @@ export class Trainer {
 
   /** Draw the last frame again, with other details if need be. */
   refresh() {
-    if (this.frames && !this.pending) this.#ask({ kind: "look" });
+    if (this.pending) this.again = true; // the frame under way was asked for without them
+    else if (this.frames) this.#ask({ kind: "look" });
   }
 
   #setPlaying(playing) {
@@ -83,6 +84,10 @@ export class Trainer {
     if (frames.every((frame) => frame.ended)) this.pause();
     this.#takeWanted();
     this.#advance(); // at once where steps are due: a slow screen does not slow training down
+    if (this.again && !this.pending) {
+      this.again = false;
+      this.refresh();
+    }
   }
 
   #advance() {

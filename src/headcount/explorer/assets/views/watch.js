@@ -33,10 +33,11 @@ const trainer = new Trainer({
   draw, pace: () => state.speed, details: insidesAreSeen, onPlaying: showPlaying,
 });
 
-/** Whether the score matrices are on the screen: what nobody sees is not drawn. */
+/** Whether to draw the score matrices: while training runs, only where somebody sees them. */
 function insidesAreSeen() {
   const box = find(".insides").getBoundingClientRect();
-  return find(".insides").open && box.top < window.innerHeight && box.bottom > 0;
+  const seen = box.top < window.innerHeight && box.bottom > 0;
+  return find(".insides").open && (seen || !trainer.playing);
 }
 
 function restart() {
@@ -71,6 +72,7 @@ function headFigure(k) {
 function showPlaying(playing) {
   playButton.textContent = playing ? "Pause" : "Play";
   playButton.setAttribute("aria-pressed", String(playing));
+  if (!playing) trainer.refresh();
 }
 
 let lastCalm = 0;
