@@ -18,6 +18,7 @@ from headcount import (
     InputError,
     Vocabulary,
     as_graph,
+    construct,
     read_graph,
     read_names,
     read_problem,
@@ -263,6 +264,6 @@ def test_lines_may_end_by_a_carriage_return_alone(tmp_path, edges):
 
 
 def test_a_construction_names_the_row_that_it_refuses():
-    graph = hc.as_graph([("hot", "cold"), ("cold", "hot")], names=["hot", "cold"])
-    with pytest.raises(hc.InputError, match=r"needs rows of norm 1, row 1 \(cold\) has 3;"):
-        hc.construct(graph, np.diag([1.0, 3.0]), "general-graph")
+    graph = as_graph([("hot", "cold"), ("cold", "hot")], names=["hot", "cold"])
+    with pytest.raises(InputError, match=r"needs rows of norm 1, row 1 \(cold\) has 3;"):
+        construct(graph, np.diag([1.0, 3.0]), "general-graph")
