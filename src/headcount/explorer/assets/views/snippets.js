@@ -17,8 +17,8 @@ function training(items, dModel, heads, keyDim, groups) {
     : `hc.RunSpec(items=${items}, ${sizes})`;
   return {
     command,
-    python: `import headcount as hc\n\n${own ? SAVED : ""}spec = ${spec}\n[run] = hc.train([spec])\n`
-      + "print(run.value, run.steps)",
+    python: `import headcount as hc\n\n${own ? SAVED : ""}spec = ${spec}\n`
+      + "[run] = hc.train([spec])\nprint(run.value, run.steps)",
   };
 }
 
