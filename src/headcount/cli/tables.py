@@ -88,6 +88,7 @@ def print_table(
     console.width = max(console.width, needed)
     console.print(title, style="dim", markup=False)
     console.print(advice, style="bold", markup=False)
-    console.print(table)
+    if rows:
+        console.print(table)
     for name, text in notes:
         console.print(Padding(f"{name}: {text}", (0, 0, 0, 2)), style="dim", markup=False)

@@ -8,7 +8,7 @@ share g keys are planned like heads with keys of their own that have as many deg
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, exp, log
+from math import ceil, erf, exp, log, sqrt
 from typing import Any
 
 from scipy.optimize import brentq
@@ -23,10 +23,12 @@ from headcount.theory.measured_range import MOST_COLUMNS, SHARED_RANGE
 from headcount.theory.shared_keys import own_width
 from headcount.theory.steps_law import STEPS_LAW
 
-_HEADS = (4, 6, 8, 12, 16)
+_HEADS = (4, 6, 8, 12, 16)  # the measured range: many more heads on one key were seen to fail
 # ln(k*/k predicted) at the preregistered thresholds, by steps: mean and standard deviation
 # (`headcount.analysis.shared_keys.planned_errors`). Between them both follow ln(steps).
-ERRORS = {20_000: (-0.094, 0.108), 200_000: (0.208, 0.264)}
+ERRORS = {20_000: (-0.101, 0.110), 200_000: (0.114, 0.179)}
+# The narrowest shared keys that passed, over the width that random keys need.
+NARROWEST = 0.72
 # Key columns that are advised at least, over the width that random keys need. Below 1.15 times that
 # many heads fail in 50,000 steps where degrees of freedom would suffice.
 FEWEST = 1.15
@@ -102,7 +104,7 @@ def plan_key_cache(
     given = USUAL_STEPS if steps is None else steps
     request = _Request(items, edges, d_model, kv_heads, heads, bytes_per_number, given, chance)
     request.check(key_cache_bytes)
-    outside = SHARED_RANGE.beyond(items, edges, d_model, request.steps)
+    outside = request.beyond()
     if outside is not None:
         text = (
             f"Outside the measured range of shared keys ({outside}), so no split is advised. "
@@ -135,7 +137,9 @@ def _by_parameters(split: SharedSplit) -> tuple[int, float]:
 def predicted_threshold(
     items: int, edges: int, d_model: int, heads: int, kv_heads: int, steps: int
 ) -> float:
-    """The width at which half of such runs pass in these steps, by the law of steps alone.
+    """The width at which half of such runs pass in these steps, by the law of steps.
+
+    It is at least what the narrowest keys that passed anywhere had (`NARROWEST`).
 
     >>> round(predicted_threshold(256, 256, 32, 8, 8, 20_000), 1)
     7.1
@@ -144,9 +148,11 @@ def predicted_threshold(
     def surplus(width: float) -> float:
         return _chance(items, edges, d_model, heads, kv_heads, width, steps) - 0.5
 
-    # Upwards from one column: wide heads take more steps again, so that the chance may fall. Width
-    # past d_model adds nothing.
+    # Upwards: wide heads take more steps again, so that the chance may fall. Width past d_model
+    # adds nothing.
     below = 1.0
+    if kv_heads < heads:
+        below = max(below, NARROWEST * _random_width(items, edges) / kv_heads)
     if surplus(below) >= 0:
         return below
     while below < d_model:
@@ -156,6 +162,24 @@ def predicted_threshold(
             return float(found)
         below = above
     return below
+
+
+def threshold_spread(
+    items: int, edges: int, d_model: int, heads: int, kv_heads: int, steps: int
+) -> tuple[float, float]:
+    """Mean and standard deviation of ln k* for such splits, from the preregistered thresholds."""
+    first, last = ERRORS
+    part = log(steps / first) / log(last / first)
+    bias, spread = (
+        early + part * (late - early)
+        for early, late in zip(ERRORS[first], ERRORS[last], strict=True)
+    )
+    middle = predicted_threshold(items, edges, d_model, heads, kv_heads, steps)
+    return log(middle) + bias, spread
+
+
+def _random_width(items: int, edges: int) -> float:
+    return random_key_width(items, max(1, round(edges / items)))
 
 
 def _chance(
@@ -180,8 +204,8 @@ class _Request:
     def check(self, cache: float | None) -> None:
         """Refuse what makes no sense."""
         for name, value in (("kv_heads", self.kv_heads), ("heads", self.heads)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} = {value}: it must be at least 1; pass a larger number")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise InputError(f"{name} = {value}: it must be a whole number from 1 on")
         if self.heads and self.kv_heads and self.heads % self.kv_heads:
             raise InputError(
                 f"kv_heads = {self.kv_heads}: does not divide {self.heads} heads; pass a divisor"
@@ -200,61 +224,64 @@ class _Request:
     def splits(self) -> list[SharedSplit]:
         """The narrowest heads of every number of heads and keys that reach the chance."""
         found = []
-        for heads in _HEADS if self.heads is None else (self.heads,):
+        for heads in self._head_counts():
             counts = range(1, heads + 1) if self.kv_heads is None else (self.kv_heads,)
             for count in counts:
                 if heads % count == 0 and (split := self._narrowest(heads, count)):
                     found.append(split)
         return found
 
+    def _head_counts(self) -> list[int]:
+        """The usual head counts, or the multiples of g among all that were measured."""
+        if self.heads is not None:
+            return [self.heads]
+        shared = self.kv_heads or 1
+        usual = [heads for heads in _HEADS if heads % shared == 0]
+        return usual or [n for n in range(_HEADS[0], _HEADS[-1] + 1) if n % shared == 0]
+
     def _narrowest(self, heads: int, kv_heads: int) -> SharedSplit | None:
         # g keys of width k are a special case of one key of width g·k.
-        least = ceil(FEWEST * self._random_width() / kv_heads)
+        least = ceil(FEWEST * _random_width(self.items, self.edges) / kv_heads)
+        sizes = self.items, self.edges, self.d_model, heads, kv_heads
+        middle, spread = threshold_spread(*sizes, self.steps)
         for width in range(
             1 if kv_heads == heads else least, min(self.d_model, MOST_COLUMNS // heads) + 1
         ):
-            reached = self._chance(heads, kv_heads, width)
+            # The law of steps and the thresholds measured with shared keys must both allow it.
+            beyond = (1 + erf((log(width) - middle) / (sqrt(2) * spread))) / 2
+            reached = min(_chance(*sizes, width, self.steps), beyond)
             if reached >= self.chance:
                 break
         else:
             return None
         columns = heads * width, kv_heads * width
+        ends = [round(exp(middle + side * 1.96 * spread), 1) for side in (-1, 1)]
         return SharedSplit(
             heads,
             kv_heads,
             width,
             self.steps,
             reached,
-            self._interval(heads, kv_heads),
+            (ends[0], ends[1]),
             columns[1] * self.bytes_per_number,
             parameters(self.d_model, *columns),
         )
 
-    def _chance(self, heads: int, kv_heads: int, width: int) -> float:
-        sizes = self.items, self.edges, self.d_model, heads, kv_heads
-        return _chance(*sizes, width, self.steps)
-
-    def _interval(self, heads: int, kv_heads: int) -> tuple[float, float]:
-        sizes = self.items, self.edges, self.d_model, heads, kv_heads
-        middle = predicted_threshold(*sizes, self.steps)
-        first, last = ERRORS
-        part = log(self.steps / first) / log(last / first)
-        bias, spread = (
-            early + part * (late - early)
-            for early, late in zip(ERRORS[first], ERRORS[last], strict=True)
-        )
-        low, high = (round(middle * exp(bias + side * 1.96 * spread), 1) for side in (-1, 1))
-        return low, high
-
-    def _random_width(self) -> float:
-        return random_key_width(self.items, max(1, round(self.edges / self.items)))
+    def beyond(self) -> str | None:
+        """Name the first size that is outside what was measured, or None."""
+        least, most = _HEADS[0], _HEADS[-1]
+        if self.heads is not None and not least <= self.heads <= most:
+            return f"heads {self.heads}; measured: {least} to {most}"
+        if self.kv_heads is not None and self.kv_heads > most:
+            return f"kv_heads {self.kv_heads}; measured: 1 to {most}"
+        return SHARED_RANGE.beyond(self.items, self.edges, self.d_model, self.steps)
 
     def by_capacity(self) -> str:
         """What the capacity law alone says of the columns."""
         columns = freedom_needed(self.items, self.edges) / self.d_model
         return (
-            f"By the capacity law alone, D_Q + D_KV must exceed {ceil(columns):,} columns, and "
-            f"keys narrower than {ceil(self._random_width())} were not seen to work."
+            f"By the capacity law alone, D_Q + D_KV must exceed {ceil(columns):,} columns. Keys "
+            f"that are not trained would need {ceil(_random_width(self.items, self.edges))}."
         )
 
 
