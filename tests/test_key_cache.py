@@ -151,11 +151,6 @@ def test_five_keys_are_planned_for_multiples_of_five():
     assert answer.split.heads % 5 == 0
 
 
-def test_a_part_of_a_key_is_refused():
-    with pytest.raises(InputError, match="kv_heads = 1.5: it must be a whole number"):
-        plan_key_cache(256, d_model=32, kv_heads=1.5)  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.parametrize("steps", [20_000, 50_000, 100_000])
 def test_the_chance_and_the_interval_agree(steps):
     """A width with a chance of 98 % is at or above the upper end of the interval."""

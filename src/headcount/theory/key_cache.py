@@ -247,9 +247,9 @@ class _Request:
         for width in range(
             1 if kv_heads == heads else least, min(self.d_model, MOST_COLUMNS // heads) + 1
         ):
-            # The law of steps and the thresholds measured with shared keys must both allow it.
-            beyond = (1 + erf((log(width) - middle) / (sqrt(2) * spread))) / 2
-            reached = min(_chance(*sizes, width, self.steps), beyond)
+            reached = _chance(*sizes, width, self.steps)
+            if kv_heads < heads:  # the thresholds measured with shared keys must allow it too
+                reached = min(reached, (1 + erf((log(width) - middle) / (sqrt(2) * spread))) / 2)
             if reached >= self.chance:
                 break
         else:
