@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.storage import load_weights
 from headcount.attention.verification import verify
-from headcount.compiler import curvature
 from headcount.compiler.certificate import Certificate, graph_hash, table_hash
 from headcount.compiler.compile import compile
-from headcount.compiler.curvature import Direct, Iterative
-from headcount.compiler.descent import Schedule, descend, start
 from headcount.compiler.head_counts import first_budget, head_counts, widths_of
-from headcount.compiler.objective import Objective, Pressure, Reading, Weights
+from headcount.compiler.layout import Layout
+from headcount.compiler.pair_loss import PairLoss
+from headcount.compiler.trial import start
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
 from headcount.problem.edge_list import write_graph
@@ -242,157 +241,16 @@ def test_a_certificate_names_its_problem_and_is_not_given_for_errors() -> None:
         Certificate.of(verify(wrong, graph, table), wrong, graph, table)
 
 
-def plain_loss(
-    problem: WhitenedProblem, flat: torch.Tensor, shape: torch.Size, margin: float, warmth: float
-) -> torch.Tensor:
-    """The loss of one trial as written, all pairs at once."""
-    queries, keys = flat.view(2, *shape)
-    scores = (problem.points @ queries) @ (problem.points @ keys).mT
-    edge = torch.zeros(problem.items, problem.items, dtype=torch.bool)
-    edge[problem.sources, problem.targets] = True
-    others = (scores - problem.level + margin).clamp_min(0).square()[:, ~edge].sum()
-    costs = (problem.level + margin - scores).clamp_min(0).square()[:, edge]
-    return others - warmth * (-costs / warmth).logsumexp(0).sum()
-
-
-@pytest.mark.parametrize("level", [1.0, -1.0])
-def test_the_model_has_the_slope_of_the_loss(level: float) -> None:
-    graph = random_graph(10, 20)
-    problem = WhitenedProblem.of(graph, gaussian_embeddings(10, 4), level, torch.device("cpu"))
-    weights = start(problem, (3, 3), 1, seed=0)
-    reading = Objective(problem).read(
-        weights, 0.3, 0.2, Pressure(torch.ones(1, graph.edges)), damping=torch.full((1,), 1e7)
-    )
-    assert reading.step is not None
-    flat = torch.stack([weights.queries[0], weights.keys[0]]).requires_grad_()
-    loss = plain_loss(problem, flat, weights.queries[0].shape, 0.3, 0.2)
-    slope = torch.autograd.grad(loss, flat)[0].transpose(0, 1)
-    assert float(reading.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
-    for head in range(
-        2
-    ):  # at this damping a step is the slope, scaled by the head's mean curvature
-        ratio = reading.step[0, head] / slope[head]
-        torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio), rtol=2e-3, atol=0)
-
-
-def test_both_models_take_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curvature, "_ROUNDS", 500)
-    monkeypatch.setattr(curvature, "_CLOSE", 1e-6)
-    problem = WhitenedProblem.of(
-        permutation_graph(20), gaussian_embeddings(20, 5), 1.0, torch.device("cpu")
-    )
-    weights, pressure = start(problem, (2, 2), 2, seed=1), Pressure(torch.ones(2, 20))
-    steps = {}
-    for kind in (Direct, Iterative):
-        monkeypatch.setattr("headcount.compiler.objective.model_of", kind)
-        steps[kind] = (
-            Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((2,), 0.1)).step
-        )
-    torch.testing.assert_close(steps[Direct], steps[Iterative], rtol=1e-3, atol=1e-4)
-
-
-def test_the_direct_model_solves_the_least_squares_problem() -> None:
-    problem = WhitenedProblem.of(
-        permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
-    )
-    weights, margin, damping = start(problem, (2,), 1, seed=2), 0.5, 0.1
-    found = (
-        Objective(problem)
-        .read(weights, margin, 0.0, Pressure(torch.ones(1, 12)), torch.tensor([damping]))
-        .step
-    )
-    edge = torch.zeros(12, 12, dtype=torch.bool)
-    edge[problem.sources, problem.targets] = True
-
-    def violations(flat: torch.Tensor) -> torch.Tensor:
-        queries, keys = flat.view(2, 4, 2)
-        scores = (problem.points @ queries) @ (problem.points @ keys).T
-        return torch.where(edge, 1 + margin - scores, scores - 1 + margin).clamp_min(0).flatten()
-
-    flat = torch.stack([weights.queries[0, 0], weights.keys[0, 0]]).flatten()
-    slopes = torch.autograd.functional.jacobian(violations, flat)
-    assert isinstance(slopes, torch.Tensor)
-    matrix = slopes.T @ slopes
-    shift = (damping + 1e-6) * matrix.diagonal().mean()
-    expected = torch.linalg.solve(matrix + shift * torch.eye(16), slopes.T @ violations(flat))
-    assert found is not None
-    torch.testing.assert_close(found.flatten(), expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("pressed", [False, True])
-def test_tiles_do_not_change_a_reading(pressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = WhitenedProblem.of(
-        random_graph(30, 50), gaussian_embeddings(30, 5), 1.0, torch.device("cpu")
-    )
-    weights = start(problem, (3, 2), 3, seed=0)
-
-    def read() -> tuple[Reading, Pressure]:
-        others = (
-            torch.rand(3, 30, 30, generator=torch.Generator().manual_seed(0)) + 1
-            if pressed
-            else None
-        )
-        pressure = Pressure(torch.ones(3, 50), others, factor=1.1 if pressed else 1.0)
-        return Objective(problem).read(weights, 0.5, 0.1, pressure, torch.full((3,), 0.1)), pressure
-
-    (whole, pressure), plain = read(), Objective(problem).read(weights, 0.5, 0.1, read()[1])
-    monkeypatch.setattr("headcount.compiler.objective._TILE", {"cpu": 100})
-    monkeypatch.setattr("headcount.compiler.objective._ROWS", 7)
-    parts, again = read()
-    assert torch.equal(whole.wrong, parts.wrong)
-    torch.testing.assert_close(whole.gap, parts.gap)
-    torch.testing.assert_close(whole.loss, parts.loss)
-    torch.testing.assert_close(whole.loss, plain.loss)
-    torch.testing.assert_close(whole.step, parts.step, rtol=1e-3, atol=1e-4)
-    if pressure.others is None or again.others is None:
-        return
-    before = pressure.others.clone()
-    pressure.press(whole)
-    again.press(parts)
-    assert torch.equal(pressure.others, again.others)
-    assert torch.equal(pressure.edges, again.edges)
-    scores = ((problem.points @ weights.queries) @ (problem.points @ weights.keys).mT).amax(1)
-    above = scores > 1
-    above[:, problem.sources, problem.targets] = False
-    torch.testing.assert_close(
-        pressure.others, torch.where(above, 1.1 * before, before)
-    )  # once, in however many heads
-
-
-def test_wrong_pairs_gain_weight_in_the_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    def press(self: Pressure, found: Reading) -> None:
-        real(self, found)
-        seen.append(
-            (float(self.edges.max()), 1.0 if self.others is None else float(self.others.max()))
-        )
-
-    seen: list[tuple[float, float]] = []
-    real = Pressure.press
-    monkeypatch.setattr(Pressure, "press", press)
-    problem = WhitenedProblem.of(
-        permutation_graph(32), gaussian_embeddings(32, 8), 1.0, torch.device("cpu")
-    )
-    descend(problem, (1,), 1, 0, Schedule(steps=20))
-    assert seen[:10] == [(1.0, 1.0)] * 10
-    assert all(edge > 1 for edge, _ in seen[10:])
-    assert seen[-1][0] <= 1.1 ** (len(seen) - 10) * 1.001
-
-
 def test_columns_beyond_a_width_stay_zero() -> None:
     problem = WhitenedProblem.of(
         permutation_graph(12), gaussian_embeddings(12, 4), 1.0, torch.device("cpu")
     )
-    weights = start(problem, (3, 1), 1, seed=0)
-    step = (
-        Objective(problem)
-        .read(weights, 0.5, 0.1, Pressure(torch.ones(1, 12)), torch.tensor([0.1]))
-        .step
-    )
-    assert step is not None
-    moved = weights.minus(step)
-    assert isinstance(moved, Weights)
-    assert not moved.queries[0, 1, :, 1:].any()
-    assert not moved.keys[0, 1, :, 1:].any()
+    loss = PairLoss(problem, Layout((3, 1)))
+    _, slope, _ = loss.value_and_slope(loss.start(start(problem, (3, 1), seed=0)), 0.5, 0.1)
+    moved = loss.weights(slope)
+    assert moved.queries[1, :, :1].any()
+    assert not moved.queries[1, :, 1:].any()
+    assert not moved.keys[1, :, 1:].any()
 
 
 def test_splits() -> None:

@@ -17,12 +17,12 @@ from headcount.attention.storage import load_weights
 from headcount.attention.verification import verify
 from headcount.compiler import max_search
 from headcount.compiler.compile import compile
-from headcount.compiler.descent import Descended, start
 from headcount.compiler.head_counts import first_budget
 from headcount.compiler.last_resort import one_head_per_edge
 from headcount.compiler.layout import Layout
 from headcount.compiler.polish import certified_weights
 from headcount.compiler.search import Compiled
+from headcount.compiler.trial import Descended, start
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.edge_list import write_graph
 from headcount.problem.embeddings import gaussian_embeddings
@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
 
 
 def failing(problem: WhitenedProblem, layout: Layout, *rest: Any) -> Descended:
-    return Descended(start(problem, layout.widths, 1, 0), -1.0, 5, 1)
+    return Descended(start(problem, layout.widths, 0), -1.0, 5, 1)
 
 
 def test_budgets_fall_from_an_ample_one_and_all_are_certified():

@@ -13,11 +13,11 @@ from headcount.attention.verification import verify
 from headcount.compiler import max_search
 from headcount.compiler.certificate import table_hash
 from headcount.compiler.compile import compile
-from headcount.compiler.descent import Descended, start
 from headcount.compiler.head_counts import levels_of
 from headcount.compiler.layout import Layout
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.search import Attempt
+from headcount.compiler.trial import Descended, start
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.errors import InputError, NoSolution
 from headcount.problem.embeddings import gaussian_embeddings
@@ -49,7 +49,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
             calls.append((problem.level, layout.widths, seed))
             if passes(problem.level):
                 return REAL(problem, layout, seed, *rest)
-            return Descended(start(problem, layout.widths, 1, seed), -1.0, 5, 1)
+            return Descended(start(problem, layout.widths, seed), -1.0, 5, 1)
 
         monkeypatch.setattr(max_search, "descend_in_stages", descend)
         return calls

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.compiler import pair_loss
-from headcount.compiler.descent import start
 from headcount.compiler.layout import Layout
 from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.quasi_newton import Memory, minimise
 from headcount.compiler.staged_descent import Stages, descend_in_stages, widen_in_stages
+from headcount.compiler.trial import start
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
@@ -69,7 +69,7 @@ def test_loss_and_slope_are_those_of_the_definition(top, soft, shape, level, see
         patch.setitem(pair_loss._TILE, "cpu", tile)
         patch.setattr(pair_loss, "_ROWS", 3)
         loss = PairLoss(problem, Layout(widths, top, kv_heads))
-    at = loss.start(start(problem, widths, 1, seed))
+    at = loss.start(start(problem, widths, seed))
     if top:
         at[loss.parameters :] += 0.2 * torch.randn(
             20, generator=torch.Generator().manual_seed(seed)
@@ -96,7 +96,7 @@ def test_a_look_counts_what_is_wrong_and_finds_the_gap():
     problem = WhitenedProblem.of(graph, gaussian_embeddings(9, 4, seed=2), 1.0, CPU)
     for top in (False, True):
         loss = PairLoss(problem, Layout((2, 1), top))
-        at = loss.start(start(problem, (2, 1), 1, 5))
+        at = loss.start(start(problem, (2, 1), 5))
         queries, keys = (problem.points @ part for part in matrices(loss, at))
         scores = queries @ keys.mT
         best = scores.amax(0)

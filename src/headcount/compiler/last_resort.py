@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headcount.compiler.objective import Weights
+from headcount.compiler.trial import Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Float, Int
 
@@ -24,7 +24,7 @@ def one_head_per_edge(problem: WhitenedProblem) -> Weights:
     ends, places = torch.cat([problem.sources, problem.targets]).unique(return_inverse=True)
     pointers = _pointers(problem.points, ends)
     queries, keys = pointers[places].split(problem.edges)
-    parts = (part.view(1, problem.edges, problem.rank, 1) for part in (queries, keys))
+    parts = (part.view(problem.edges, problem.rank, 1) for part in (queries, keys))
     # The highest other score may be just below 1, so τ = 1 goes into the middle of the gap later.
     return Weights(*parts)
 

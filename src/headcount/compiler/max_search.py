@@ -11,15 +11,14 @@ from typing import NamedTuple
 
 from headcount.attention.key_query import KeyQuery
 from headcount.compiler.certificate import Certificate, certify
-from headcount.compiler.descent import Descended, Schedule, descend
 from headcount.compiler.head_counts import first_budget, head_counts, levels_of, widths_of
 from headcount.compiler.last_resort import one_head_per_edge
 from headcount.compiler.layout import Layout
-from headcount.compiler.objective import Weights
-from headcount.compiler.polish import certified_weights, widen_margin
+from headcount.compiler.polish import certified_weights
 from headcount.compiler.request import CompileRequest
 from headcount.compiler.search import Attempt, WeightSearch, in_words
 from headcount.compiler.staged_descent import Stages, descend_in_stages, widen_in_stages
+from headcount.compiler.trial import Descended, Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.threads import denormals_flushed, torch_threads
 
@@ -27,19 +26,12 @@ _ROUNDS = 4  # at a given budget, without a time limit
 _AMPLE = 4  # the first budget tried, in units of the estimate; quickly reached as a rule
 _GIVE_UP = 32  # budgets of this many times the estimate are not tried
 _MOST_HEADS = 2**14  # beyond so many edges one head for each takes too long to verify
-# Scores of all trials and heads in one descent; twice as many in every round.
-_TOGETHER = {"cpu": 2**18, "cuda": 2**25}
-_TRIALS = 8
-_HASTY = 160  # steps of round 0, enough where the budget is ample
-_STEPS = 400  # of round 1; 1.5 times as many in every later round
-_SMALL = 2**22  # scores of all trials and heads up to which one thread is used
+_SMALL = 2**22  # scores of all heads up to which one thread is used
 _STAGES = 16  # of round 0; 1.5 times as many in every later round
 _WIDENINGS = 6  # rounds in which a margin is widened
 _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which weights are not polished
-_POLISH = 60  # steps
 _LARGE = 1024  # items from which a step takes seconds
-_HUGE = 2**13  # items from which L-BFGS descends on a GPU too
 _SPARSE = 0.25  # share of the pairs below which edges hardly ever need a negative τ
 
 
@@ -64,13 +56,6 @@ class MaxSearch(WeightSearch):
     def problem(self) -> WhitenedProblem:
         request = self.request
         return WhitenedProblem.of(request.graph, request.table, 1.0, request.torch_device)
-
-    @property
-    def _staged(self) -> bool:
-        """Whether L-BFGS descends: quicker on a CPU and for many items, and more general."""
-        special = self.request.top or self.request.kv_heads is not None
-        large = self.problem.items > _HUGE
-        return special or large or self.problem.points.device.type == "cpu"
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table)
@@ -164,11 +149,9 @@ class MaxSearch(WeightSearch):
 
     def _descend(self, level: float, layout: Layout, number: int) -> bool:
         problem, begun = self.problem.at(level), time.monotonic()
-        scores = layout.heads * problem.items**2  # of one trial
-        fitting = (_TOGETHER[problem.points.device.type] << min(number, 3)) // scores
-        trials = max(1, min(_TRIALS, fitting)) if number and not self._staged else 1
-        with torch_threads(1 if trials * scores <= _SMALL else None):
-            found = self._best_trial(problem, layout, trials, number)
+        scores = layout.heads * problem.items**2
+        with torch_threads(1 if scores <= _SMALL else None):
+            found = self._descended(problem, layout, number)
             certified = self._polished(problem, layout, found.weights) if found.gap > 0 else None
         return self._settle(
             layout.widths, certified, Outcome(found.wrong, found.steps, found.gap), begun
@@ -205,10 +188,8 @@ class MaxSearch(WeightSearch):
             self.accept(*certified)
         return wide_enough
 
-    def _best_trial(
-        self, problem: WhitenedProblem, layout: Layout, trials: int, number: int
-    ) -> Descended:
-        """The outcome of a descent; after Ctrl-C the best trial that it had."""
+    def _descended(self, problem: WhitenedProblem, layout: Layout, number: int) -> Descended:
+        """The outcome of a descent; after Ctrl-C the best point that it had."""
         latest = None
 
         def keep_on(step: int, best: Descended | None) -> bool:
@@ -222,11 +203,8 @@ class MaxSearch(WeightSearch):
         seed = self.request.seed + 1000 * number
         try:
             with denormals_flushed():
-                if self._staged:
-                    stages = Stages(int(_STAGES * 1.5**number))
-                    return descend_in_stages(problem, layout, seed, stages, keep_on)
-                schedule = Schedule(steps=int(_STEPS * 1.5 ** (number - 1)) if number else _HASTY)
-                return descend(problem, layout.widths, trials, seed, schedule, keep_on)
+                stages = Stages(int(_STAGES * 1.5**number))
+                return descend_in_stages(problem, layout, seed, stages, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
             if latest is None:
@@ -247,11 +225,8 @@ class MaxSearch(WeightSearch):
 
     def _widened(self, problem: WhitenedProblem, layout: Layout, weights: Weights) -> Weights:
         large, enough = problem.items > _LARGE, max(_ENOUGH, self.request.margin)
-        if self._staged:
-            rounds = _WIDENINGS // 3 if large else _WIDENINGS
-            return widen_in_stages(problem, weights, layout, self.in_time, enough, rounds)
-        steps = _POLISH // 6 if large else _POLISH
-        return widen_margin(problem, weights, self.in_time, enough, steps)
+        rounds = _WIDENINGS // 3 if large else _WIDENINGS
+        return widen_in_stages(problem, weights, layout, self.in_time, enough, rounds)
 
     def _certified(
         self, problem: WhitenedProblem, weights: Weights, layout: Layout

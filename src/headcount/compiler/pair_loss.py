@@ -1,8 +1,10 @@
 """The loss over all pairs and its slope, in one pass, for one trial: what L-BFGS descends.
 
-The loss is that of `objective`: squared violations of a margin μ around τ, edges shared among heads
-at a temperature. Where rows are decided by their top, each row i has a level t_i of its own in
-place of τ; only their mean is fixed, which keeps the scores from shrinking to nothing.
+A non-edge must stay below τ − μ in every head, where μ is a margin. An edge must exceed τ + μ in
+one; its cost is the least over heads, softened: −T ln Σ_h exp(−cost_h/T), so that early on heads
+share an edge and later one owns it. The loss is the sum of the squared violations. Where rows are
+decided by their top, each row i has a level t_i of its own in place of τ; only their mean is fixed,
+which keeps the scores from shrinking to nothing.
 
 A constant column in queries and keys adds μ − t_i to every score, so that one product gives each
 non-edge's violation before clamping, and the products that give the slopes sum it up again for t_i.
@@ -21,7 +23,7 @@ from torch import Tensor
 
 from headcount.attention.key_query import per_head
 from headcount.compiler.layout import Layout
-from headcount.compiler.objective import Weights, shared
+from headcount.compiler.trial import Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
 
@@ -98,7 +100,7 @@ class PairLoss:
 
     def start(self, weights: Weights) -> Float[Tensor, " parameters"]:
         """The vector of given weights, all levels equal; heads that share take the first key."""
-        parts = [weights.queries.flatten(), weights.keys[0, :: self.layout.sharing].flatten()]
+        parts = [weights.queries.flatten(), weights.keys[:: self.layout.sharing].flatten()]
         if self.top:
             parts.append(parts[0].new_full((self.problem.items,), self.problem.level))
         return torch.cat(parts)
@@ -106,7 +108,7 @@ class PairLoss:
     def weights(self, at: Float[Tensor, " parameters"]) -> Weights:
         """Weights with a key for each head, equal where heads share."""
         queries, keys = self._matrices(at)
-        return Weights(queries[None], per_head(keys, self.layout.heads)[None])
+        return Weights(queries, per_head(keys, self.layout.heads))
 
     def scaled(self, at: Float[Tensor, " parameters"], factor: float) -> Tensor:
         """Scores, and with them the levels, times `factor`."""
@@ -138,9 +140,9 @@ class PairLoss:
         wanted = levels[problem.sources] + margin
         edge_scores = _edge_scores(problem, queries, keys)
         short = (wanted - edge_scores).clamp_min_(0)
-        cost, share = shared(short.square()[None], temperature)
-        loss = (self.edge_weight * cost[0]).sum()
-        pull = share[0].mul_(short).mul_(self.edge_weight)
+        cost, share = _shared(short.square(), temperature)
+        loss = (self.edge_weight * cost).sum()
+        pull = share.mul_(short).mul_(self.edge_weight)
         query, key = self._extended(queries, keys, margin - levels)
         query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
         over = torch.empty_like(levels)  # how far a row's non-edges exceed its level less μ
@@ -268,3 +270,17 @@ def quick_products() -> Iterator[None]:
 def _edge_scores(problem: WhitenedProblem, queries: Tensor, keys: Tensor) -> Tensor:
     """Each edge's score in each head."""
     return (queries[:, problem.sources] * keys[:, problem.targets]).sum(2)
+
+
+def _shared(
+    costs: Float[Tensor, "heads edges"], temperature: float
+) -> tuple[Float[Tensor, " edges"], Float[Tensor, "heads edges"]]:
+    """The softened least cost of each edge, and each head's share in it.
+
+    At temperature 0 one head owns it all.
+    """
+    if temperature <= 0:
+        least, owner = costs.min(0)
+        return least, torch.zeros_like(costs).scatter_(0, owner.unsqueeze(0), 1.0)
+    logits = costs / -temperature
+    return logits.logsumexp(0).mul_(-temperature), logits.softmax(0)

@@ -1,8 +1,9 @@
-"""L-BFGS on all pairs in stages of a shrinking margin: quick for small and middling tables.
+"""L-BFGS on all pairs in stages of a shrinking margin.
 
-The margin μ and the weights of wrong pairs change between stages only, so that a stage is one
-smooth problem; what L-BFGS has learnt of the curvature is carried on. `descent` does the same with
-Levenberg–Marquardt steps.
+The margin μ starts wide (every pair shapes the weights) and shrinks (only pairs near τ do), and
+with it the temperature at which heads share edges. In the second half wrong pairs gain weight. All
+this changes between stages only, so that a stage is one smooth problem; what L-BFGS has learnt of
+the curvature is carried on.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headcount.compiler.descent import Descended, start
 from headcount.compiler.layout import Layout
-from headcount.compiler.objective import Weights
 from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.quasi_newton import Memory, minimise
+from headcount.compiler.trial import Descended, Weights, start
 from headcount.compiler.whitened import WhitenedProblem
 
 _GROWTH = 1.3  # how much wider a margin is tried each time
@@ -47,7 +47,7 @@ def descend_in_stages(
 ) -> Descended:
     """Stop at the first exact point; `keep_on(steps, best so far)` is asked at every pass."""
     loss = PairLoss(problem, layout)
-    at = loss.start(start(problem, layout.widths, 1, seed))
+    at = loss.start(start(problem, layout.widths, seed))
     memory = Memory.like(at)
     best: Descended | None = None
     steps = 0
