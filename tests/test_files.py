@@ -118,3 +118,11 @@ def _edge(folder):
 def test_devices_are_not_replaced():
     with pytest.raises(InputError, match="not a regular file"), replacing("/dev/null"):
         pass
+
+
+def test_new_files_may_be_read_by_whom_the_umask_lets(tmp_path):
+    """The writer of safetensors makes its files private."""
+    save_embeddings(torch.eye(3), tmp_path / "t.safetensors")
+    (tmp_path / "plain").touch()
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1

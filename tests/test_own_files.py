@@ -102,6 +102,14 @@ def test_options_that_say_nothing_are_refused(words, says, command_in, tmp_path)
     assert (code, says in error) == (2, True)
 
 
+def test_few_words_of_ones_own_make_shorter_contexts(command_in, tmp_path):
+    (tmp_path / "g.csv").write_text("source,target\nhot,cold\nwet,dry\ncold,hot\n")
+    asked = ["train", "--graph", "g.csv", "--d-model", "8", "--heads", "1", "--key-dim", "4"]
+    code, out, _ = command_in(tmp_path, *asked, "--steps", "500", "--json")
+    assert code == 0
+    assert json.loads(out)["items"] == 4
+
+
 @pytest.mark.parametrize("line", ['key = "x"', 'names = "words.txt"'])
 def test_a_sweep_refuses_them_too(folder, line):  # noqa: F811
     drawn = "[grid]\nitems = 20\nd_model = 4\nheads = 1\nkey_dim = 2\nseeds = 1\n"

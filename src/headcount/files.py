@@ -36,12 +36,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = _resolved(path)
     # An existing file keeps its permissions: a private one must not become readable by others.
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-    temporary = _created(path, mode)
+    kept = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    temporary = _created(path, kept)
+    mode = stat.S_IMODE(temporary.stat().st_mode) if kept is None else kept
     try:
         yield temporary
-        if mode is not None:
-            temporary.chmod(mode)  # a writer may have made the file anew
+        temporary.chmod(mode)  # a writer may have made the file anew, as that of safetensors does
         with temporary.open("rb") as written:
             os.fsync(written.fileno())  # before the rename, or a crash could leave an empty file
         os.replace(temporary, path)

@@ -74,7 +74,10 @@ def train(
     ] = "gaussian",
     key: TableKey = None,
     names: NamesFile = None,
-    context_length: Annotated[int, typer.Option(help="ℓ, the items of a context.")] = 16,
+    context_length: Annotated[
+        int | None,
+        typer.Option(help="ℓ, the items of a context; by default 16, or all of fewer of your own."),
+    ] = None,
     rate: Annotated[
         float, typer.Option(help="ρ, how often a target is brought into the context.")
     ] = 0.5,
@@ -137,6 +140,9 @@ def train(
     for name, option in (("items", "--items"), ("d_model", "--d-model")):
         if name not in known:
             raise InputError(f"{option} is missing; give it, or files as --graph and --table")
+    usual_length = RunSpec.length
+    if items is None:  # those of a file, which may be few
+        usual_length = min(usual_length, known["items"])
     common = {
         **sizes,
         "heads": heads,
@@ -144,7 +150,7 @@ def train(
         "kv_heads": kv_heads,
         "variant": variant.value,
         "temperature": temperature,
-        "length": context_length if length is None else length,
+        "length": context_length or length or usual_length,
         "rate": rate,
         "steps": steps or 0,
         "learning_rate": learning_rate,
@@ -154,7 +160,7 @@ def train(
             RunSpec.on(*own, **common, seed=seed) for seed in range(first_seed, first_seed + seeds)
         ]
     except InputError as error:
-        if str(error).startswith("length "):  # here it is an option, and by default 16
+        if str(error).startswith("length "):
             raise InputError(f"--context-{error}") from None
         raise
     _train(specs, engine.value, out, quiet, json)
