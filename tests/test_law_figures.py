@@ -76,6 +76,15 @@ def test_separability_shows_every_graph_of_part_l_and_every_share():
     assert sum(row["graphs"] for row in shares) == table["part"].isin(["k", "m"]).sum()
 
 
+def test_the_ticks_of_relations_are_powers_of_two():
+    drawn = figure("relations").to_dict()
+    panels = [panel for row in drawn["vconcat"] for panel in row["hconcat"]]
+    ticks = [panel["layer"][0]["encoding"]["x"]["axis"]["values"] for panel in panels]
+    assert ticks[0] == [16, 32, 64]
+    assert ticks[-1] == [128, 256]
+    assert "shuffled and hubs are not drawn" in " ".join(drawn["title"]["subtitle"])
+
+
 def test_relations_have_a_panel_per_relation_and_number_of_steps():
     rows = relations.score_rows()
     assert sorted(set(rows["panel"])) == [

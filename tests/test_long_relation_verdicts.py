@@ -20,6 +20,7 @@ from headcount.reproduction.long_relation_verdicts import (
     long_verdicts,
     longer_hypernyms,
     mean_scores_at,
+    second_reading,
     thresholds_at,
     with_means,
 )
@@ -172,6 +173,58 @@ def test_longer_hypernyms_change_no_verdict():
     assert {bounds[1] for bounds in thresholds_at(longer_hypernyms(), steps).values()} == {inf}
 
 
+def test_the_second_reading_replaces_the_hypernyms_that_were_trained_again():
+    first = {found.hypothesis.part: found for found in long_verdicts(judged_runs())}
+    again = {found.hypothesis.part: found for found in second_reading()}
+    assert list(again) == [1, 2, 5]
+    assert again[5].ratios["hypernyms", "even/law"] == (256 / 144, inf)
+    for part, found in again.items():
+        assert found.verdict == first[part].verdict == "open"
+        assert found.ratios.keys() == first[part].ratios.keys()
+        for (relation, pair), ratio in found.ratios.items():
+            if relation != "hypernyms":
+                assert ratio == first[part].ratios[relation, pair]
+
+
+def test_the_document_has_the_second_reading():
+    rows = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8").splitlines()
+    for found in second_reading():
+        said = ", ".join(
+            f"{pair} {in_words(ratio)}"
+            for (relation, pair), ratio in found.ratios.items()
+            if relation == "hypernyms"
+        )
+        counts = f"{len(found.ratios)} | {found.supporting} | {found.refuting}"
+        assert f"| part {found.hypothesis.part} | {said} | {counts} | {found.verdict} |" in rows
+
+
+@pytest.mark.parametrize("steps", [20_000, 50_000])
+def test_the_document_has_the_smallest_budgets_with_fewer_steps(steps):
+    text = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")
+    head, _, *rows = text[text.index("| relation | steps | minilm |") :].splitlines()[:10]
+    problems = [cell.strip() for cell in head.split("|")[3:-1]]
+    assert set(problems) == set(PROBLEMS)
+    budgets = thresholds_at(judged_runs(), dict.fromkeys(RELATIONS, steps))
+    for relation in RELATIONS:
+        start = f"| {relation.replace('-', ' ')} | {steps:,} | "
+        (line,) = [row for row in rows if row.startswith(start)]
+        places = [(relation, problem) for problem in problems]
+        cells = [in_words(budgets[p]) if p in budgets else "–" for p in places]
+        assert line == start + " | ".join(cells) + " |"
+
+
+def test_the_compiler_does_as_well_on_a_real_table_as_on_a_gaussian_one():
+    searched = compiled_relations().set_index(["relation", "problem", "budget"])["certified"]
+    beside = {"minilm": "gaussian", "smollm2": "smollm2-gaussian"}
+    both = [
+        (certified, searched[relation, beside[problem], budget])
+        for (relation, problem, budget), certified in searched.items()
+        if problem in beside and (relation, beside[problem], budget) in searched.index
+    ]
+    assert len(both) == 10
+    assert all(real == gaussian for real, gaussian in both)
+
+
 def test_the_document_has_the_verdicts_and_every_smallest_budget():
     text = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")
     rows = text.partition("## The first part")[0].splitlines()
@@ -193,6 +246,7 @@ def test_the_document_has_the_verdicts_and_every_smallest_budget():
 def test_the_document_has_the_smallest_certified_budgets():
     text = (ROOT / "docs" / "relations.md").read_text(encoding="utf-8")
     titles = {"minilm": "MiniLM", "smollm2": "SmolLM2"}
+    titles |= {"gaussian": "Gaussian 384 wide", "smollm2-gaussian": "Gaussian 576 wide"}
     certified = compiled_relations().query("certified and problem in @titles")
     for (relation, problem), found in certified.groupby(["relation", "problem"]):
         least = found.sort_values("budget").iloc[0]

@@ -228,12 +228,29 @@ def long_verdicts(runs: pd.DataFrame) -> list[LongVerdict]:
             for relation in steps
             if (relation, over) in budgets and (relation, under) in budgets
         }
-        supporting = sum(within(ratio, hypothesis.support) for ratio in ratios.values())
-        refuting = sum(within(ratio, hypothesis.refute) for ratio in ratios.values())
-        verdict: Judgement = "open"
-        if 2 * supporting > len(ratios) and not refuting:
-            verdict = "confirmed"
-        elif 2 * refuting > len(ratios) and not supporting:
-            verdict = "refuted"
-        judged.append(LongVerdict(hypothesis, verdict, ratios, supporting, refuting))
+        judged.append(_judged(hypothesis, ratios))
     return judged
+
+
+def second_reading() -> list[LongVerdict]:
+    """Parts 1, 2 and 5 with the longer hypernyms in place of the first ones, by the same rule.
+
+    SmolLM2's hypernyms were not trained again; that case of part 1 stays as it was first read.
+    """
+    pairs = zip(long_verdicts(judged_runs()), long_verdicts(longer_hypernyms()), strict=True)
+    return [
+        _judged(first.hypothesis, first.ratios | longer.ratios)
+        for first, longer in pairs
+        if longer.ratios
+    ]
+
+
+def _judged(hypothesis: LongHypothesis, ratios: dict[tuple[str, str], Range]) -> LongVerdict:
+    supporting = sum(within(ratio, hypothesis.support) for ratio in ratios.values())
+    refuting = sum(within(ratio, hypothesis.refute) for ratio in ratios.values())
+    verdict: Judgement = "open"
+    if 2 * supporting > len(ratios) and not refuting:
+        verdict = "confirmed"
+    elif 2 * refuting > len(ratios) and not supporting:
+        verdict = "refuted"
+    return LongVerdict(hypothesis, verdict, ratios, supporting, refuting)
