@@ -11,13 +11,15 @@ import threading
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
 
-from headcount import Graph, InputError, KeyQuery, RunSpec
+from headcount import Graph, InputError, KeyQuery, RunSpec, files, load_weights
 from headcount.block.spec import BlockSpec
 from headcount.block.state import StackState
 from headcount.files import load_frame, replacing, save_frame, save_tensors
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
+from headcount.store.sweeps import _is_alive
 from headcount.sweeps.block_states import StateFolder
 from headcount.sweeps.manifest import Manifest, ManifestEntry
 from headcount.training.result import RunResult
@@ -235,3 +237,28 @@ def test_flipped_bits_in_a_store_are_noticed(tmp_path):
     path.write_bytes(data[:place] + b'"d_model":17' + data[place + 12 :])
     with pytest.raises(InputError, match="has changed since it was stored"):
         Store(path)
+
+
+@pytest.mark.parametrize("text", ["10.99999999999999999999", "9007199254740993.0", str(2**53 + 1)])
+def test_a_threshold_that_float64_rounds_is_refused(tmp_path, text):
+    path = tmp_path / "w.safetensors"
+    weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.1)
+    weights.save(path)
+    assert load_weights(path).threshold == 0.1
+    with safe_open(path, "pt") as file:
+        metadata = {**file.metadata(), "threshold": text}
+    save_tensors(path, {"queries": weights.queries, "keys": weights.keys}, metadata)
+    with pytest.raises(InputError, match="which float64 rounds"):
+        load_weights(path)
+
+
+def test_columns_are_counted_across_line_breaks_in_quotes(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_COLUMNS", 100)
+    (tmp_path / "t.csv").write_text(("1," * 60 + '"\n",') * 3)
+    with pytest.raises(InputError, match=r"t\.csv, line 2: has more than 100 columns"):
+        list(files.read_records(tmp_path / "t.csv", ","))
+
+
+def test_no_process_has_the_number_0_or_a_negative_one():
+    assert _is_alive(os.getpid())
+    assert not any(map(_is_alive, (0, -1, 2**40)))

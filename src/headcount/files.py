@@ -138,11 +138,17 @@ def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def bounded_lines(file: TextIO, path: Path, separator: str) -> Iterator[str]:
-    """The lines of a text table; one too long to be a row is refused before it fills the memory."""
-    number = 0
+    """The lines of a text table; one too long to be a row is refused before it fills the memory.
+
+    A row goes on in the next line where a quote is open.
+    """
+    number = columns = 0
+    quoted = False
     while line := file.readline(_LONGEST_LINE):
         number += 1
-        if len(line) >= _LONGEST_LINE or line.count(separator) >= MOST_COLUMNS:
+        columns = line.count(separator) + (columns if quoted else 0)
+        quoted ^= line.count('"') % 2 == 1
+        if len(line) >= _LONGEST_LINE or columns >= MOST_COLUMNS:
             raise InputError(
                 f"{path}, line {number}: has more than {MOST_COLUMNS:,} columns or "
                 f"{_LONGEST_LINE:,} characters; write one line per item"

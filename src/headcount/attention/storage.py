@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
+from decimal import Decimal
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -81,9 +83,15 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
 
 
 def _threshold(text: str) -> float:
-    """The threshold, as `save` wrote it or as an integer that float64 holds."""
-    if is_rounded_integer(text):
+    """The threshold, as `save` wrote it or as another number that float64 holds."""
+    rounded = is_rounded_integer(text)
+    number = float(text)
+    if not rounded and math.isfinite(number) and len(text) <= 400:
+        # As short as float64 prints it, or exactly.
+        written = Decimal(text)
+        rounded = written not in (Decimal(repr(number)), Decimal(number))
+    if rounded:
         raise InputError(
             f"the threshold is {text[:40]}, which float64 rounds; scale the weights down"
         )
-    return float(text)
+    return number

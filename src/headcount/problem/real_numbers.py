@@ -22,7 +22,7 @@ _FIRST_ROUNDED = 2**53  # from here on float64 has no room for every integer
 _WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr)
-_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_WHOLE = re.compile(r"\s*([+-]?\d+)(\.0*)?\s*")
 
 Source = str | os.PathLike[str]
 
@@ -106,15 +106,16 @@ def require_exact_integers(values: np.ndarray, source: Source) -> None:
 def is_rounded_integer(entry: Any) -> bool:
     """Whether a number, or the text of one, is an integer that float64 does not hold.
 
-    >>> [is_rounded_integer(entry) for entry in (2**53 + 1, str(2**53), "9007199254740993", "0.1")]
-    [True, False, True, False]
+    >>> [is_rounded_integer(text) for text in (str(2**53), "9007199254740993.0", "0.1")]
+    [False, True, False]
     """
     if isinstance(entry, str):
-        if not _WHOLE.fullmatch(entry):
+        found = _WHOLE.fullmatch(entry)
+        if not found:
             return False
-        if len(entry) > 400:  # beyond float64, and Python refuses to read thousands of digits
+        if len(found[1]) > 400:  # beyond float64, and Python refuses to read thousands of digits
             return True
-        entry = int(entry)
+        entry = int(found[1])
     if not isinstance(entry, Integral):
         return False
     try:

@@ -21,6 +21,7 @@ SweepState = Literal["running", "silent", "finished", "interrupted", "died"]
 _FRESH = 10.0
 _STALE = 120.0
 _MEMORY = 30.0  # seconds over which the rate is smoothed
+_LARGEST_PID = 2**22  # that Linux gives out
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ def _smoothed(before: tuple[float, float, int, float], taken_now: int, now: floa
 
 
 def _is_alive(pid: int) -> bool:
+    if not 0 < pid <= _LARGEST_PID:  # 0 and below mean groups of processes
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
