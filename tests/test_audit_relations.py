@@ -188,13 +188,33 @@ def test_a_planted_head_is_found_and_no_other(tmp_path):
     row = found.relations.iloc[0]
     assert (row["best_layer"], row["best_head"], row["heads_that_know"]) == (1, 2, 1)
     assert row["compiled_budget"] is None
+    assert row["compiled"] == "not compiled"
 
 
 def test_what_compiled_weights_need_stands_beside(tmp_path):
     folder = planted(tmp_path)
     options = FAST | {"compile_seconds": 20}
     found = audit(folder, relations=[folder / "secret.csv"], layers=[1], **options)
-    assert 1 <= found.relations["compiled_budget"][0] <= D_MODEL
+    row = found.relations.iloc[0]
+    assert 1 <= row["compiled_budget"] <= D_MODEL
+    assert row["compiled"] == str(row["compiled_budget"])
+    assert not row["compiled_last_resort"]
+
+
+def test_the_last_resort_of_the_compiler_is_called_so(tmp_path):
+    """Without time for a search the compiler has one head per edge, and says so everywhere."""
+    folder = planted(tmp_path)
+    options = FAST | {"compile_seconds": 1e-6}
+    found = audit(folder, relations=[folder / "secret.csv"], layers=[1], **options)
+    row = found.relations.iloc[0]
+    words = "no smaller budget was found in 1e-06 s"
+    assert row["compiled_budget"] == row["edges"]
+    assert row["compiled_last_resort"]
+    assert words in row["compiled"]
+    told = found.to_dict()
+    assert told["relations"]["secret"]["compiled_last_resort"] is True
+    assert words in told["frames"]["relations"][0]["compiled"]
+    assert words in found.save(tmp_path / "out").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutual", [False, True])

@@ -22,11 +22,14 @@ from headcount.auditing.relation_scores import (
     p_values,
     random_sides,
 )
+from headcount.auditing.resampling import mean_intervals
 from headcount.compiler.compile import compile
 from headcount.errors import NoSolution
 from headcount.shapes import Float
 from headcount.theory.capacity_law import capacity_ratio
 from headcount.theory.refined_law import width_ratio
+
+_EFFECTS = ("auc", "auc_low", "auc_high", "mrr", "f1")
 
 
 @dataclass
@@ -49,6 +52,7 @@ class RelationReadings:
     _heads: list[Judgement] = field(default_factory=list)
     _random: list[Judgement] = field(default_factory=list)
     _compiled: tuple[int, int] | None = None  # D_K and heads
+    _compile_seconds: float = 0.0
 
     @cached_property
     def _test(self) -> RelationTest:
@@ -73,6 +77,7 @@ class RelationReadings:
         width = self.model.sizes.key_dim
         for query, key in random_sides(self._inputs, width, self.random_heads, self.seed):
             self._random.append(self._test.judge(query, key))
+        self._compile_seconds = compile_seconds
         if compile_seconds:
             graph, limit = self.relation.graph, compile_seconds
             try:
@@ -97,12 +102,17 @@ class RelationReadings:
             alone, corrected = p_values(np.stack([one.statistics for one in heads]))
             aucs, others = _aucs(heads), _aucs(random)
             frame[f"{prefix}auc"] = aucs
+            frame[f"{prefix}auc_low"], frame[f"{prefix}auc_high"] = self._intervals(heads)
             frame[f"{prefix}p"], frame[f"{prefix}p_corrected"] = alone, corrected
             beyond = (aucs - others.mean()) / max(float(others.std(ddof=1)), 1e-12)
             frame[f"{prefix}beyond_random"] = beyond
             frame[verdict] = (corrected <= self.level) & (beyond >= needed)
         frame["beyond_similarity"] &= frame["knows"]
         return frame
+
+    def _intervals(self, heads: list[HeadScores]) -> tuple[np.ndarray, np.ndarray]:
+        wins = np.stack([one.wins for one in heads])
+        return mean_intervals(wins, self.relation.graph.sources, self.seed)
 
     def summary(self) -> dict[str, Any]:
         """The relation in one row."""
@@ -114,6 +124,7 @@ class RelationReadings:
         passed = p_values(np.stack([one.statistics for one in random]))[0] <= self.level
         aucs = _aucs(random)
         low, high = np.quantile(aucs, [0.025, 0.975])
+        cosine_low, cosine_high = self._intervals([cosine])
         return {
             "relation": self.relation.name,
             "words": graph.items,
@@ -122,10 +133,12 @@ class RelationReadings:
             "edges_given": self.relation.given,
             "best_layer": int(best["layer"]),
             "best_head": int(best["head"]),
-            **{f"best_{name}": float(best[name]) for name in ("auc", "mrr", "f1")},
+            **{f"best_{name}": float(best[name]) for name in _EFFECTS},
             "heads_that_know": _distinct(scores, "knows"),
             "heads_beyond_similarity": _distinct(scores, "beyond_similarity"),
             **{f"cosine_{name}": getattr(cosine, name) for name in ("auc", "mrr", "f1")},
+            "cosine_auc_low": float(cosine_low[0]),
+            "cosine_auc_high": float(cosine_high[0]),
             "random_auc": float(aucs.mean()),
             "random_auc_low": float(low),
             "random_auc_high": float(high),
@@ -136,8 +149,28 @@ class RelationReadings:
                 *(graph.items, graph.edges, sizes.d_model),
                 *(sizes.heads, sizes.key_dim, sizes.kv_heads),
             ),
-            "compiled_budget": self._compiled[0] if self._compiled else None,
-            "compiled_heads": self._compiled[1] if self._compiled else None,
+            **self._compiled_summary(),
+        }
+
+    def _compiled_summary(self) -> dict[str, Any]:
+        """What the compiler found, and whether it is only its last resort."""
+        budget, heads = self._compiled or (None, None)
+        edges, seconds = self.relation.graph.edges, self._compile_seconds
+        last_resort = None if budget is None else budget >= edges  # one head per edge has as many
+        if not seconds:
+            text = "not compiled"
+        elif budget is None:
+            text = f"no weights were found in {seconds:g} s"
+        elif last_resort:
+            text = f"one head per edge ({edges:,}): no smaller budget was found in {seconds:g} s"
+        else:
+            text = f"{budget:,}"
+        return {
+            "compiled_budget": budget,
+            "compiled_heads": heads,
+            "compiled_last_resort": last_resort,
+            "compile_seconds": seconds,
+            "compiled": text,
         }
 
 

@@ -43,6 +43,7 @@ _TILE = 2**23  # scores held at a time
 class HeadScores:
     """What one head's scores say about a relation; `statistics` has the true edges' value first.
 
+    `wins` has for each edge the share of its rivals that score lower; their mean is the AUC.
     Residuals have no F1, since every row of them is standardised by itself.
     """
 
@@ -50,6 +51,7 @@ class HeadScores:
     mrr: float
     f1: float
     statistics: Float[np.ndarray, " permutations"]
+    wins: Float[np.ndarray, " edges"]
 
 
 class Judgement(NamedTuple):
@@ -178,11 +180,13 @@ class _Sums:
 
     def scores(self, f1: float) -> HeadScores:
         rivals = self._test._others.sum(1)[self._test._edge_rows].clamp(min=1)
+        wins = 1 - self._above / rivals
         return HeadScores(
-            auc=float((1 - self._above / rivals).mean()),
+            auc=float(wins.mean()),
             mrr=float((1 / (1 + self._above)).mean()),
             f1=f1,
             statistics=(self._sums / len(self._above)).numpy(),
+            wins=wins.numpy(),
         )
 
 

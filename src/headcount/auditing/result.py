@@ -17,8 +17,9 @@ from headcount.theory.architectures import Audit as Capacity
 from headcount.theory.model_config import Architecture
 
 _SUMMARY = (
-    *("edges", "heads_that_know", "heads_beyond_similarity", "best_auc", "best_layer"),
-    *("best_head", "cosine_auc", "compiled_budget"),
+    *("edges", "heads_that_know", "heads_beyond_similarity", "best_layer", "best_head"),
+    *("best_auc", "best_auc_low", "best_auc_high", "cosine_auc", "cosine_auc_low"),
+    *("cosine_auc_high", "compiled_budget", "compiled_last_resort", "compile_seconds"),
 )
 FRAMES = ("heads", "spectra", "table", "relations", "scores", "removal")
 
@@ -33,8 +34,9 @@ class ModelAudit:
     - `spectra`: the singular values of each head.
     - `table`: incoherence and anisotropy of the token table, beside a Gaussian one.
     - `relations`: one row per relation: its size, what random heads and the plain cosine of the
-      embeddings score, and the compiled budget.
-    - `scores`: one row per relation and head: AUC, MRR, best F1 and p-values.
+      embeddings score, and the compiled budget (`compiled` says it in words, with the time, since
+      the compiler's last resort is one head per edge).
+    - `scores`: one row per relation and head: AUC with its 95 % interval, MRR, best F1, p-values.
     - `removal`: what is left of each layer's choices with 1, 2, … heads kept.
     - `notes`: what the numbers leave out.
     """

@@ -146,15 +146,19 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
         )
     )
     for row in found.relations.to_dict("records"):
-        compiled = row["compiled_budget"] or 0  # None or NaN where nothing was certified
         told[row["relation"]] = (
             f"{row['heads_that_know']} heads know it, {row['heads_beyond_similarity']} beyond "
             f"similarity; best is head {row['best_head']} of layer {row['best_layer']}: AUC "
-            f"{row['best_auc']:.3f}, MRR {row['best_mrr']:.3f}, F1 {row['best_f1']:.3f}; plain "
-            f"cosines: AUC {row['cosine_auc']:.3f}; "
-            + (f"compiled D_K {int(compiled)}" if compiled > 0 else "not compiled")
+            f"{_between(row, 'best_auc')}, MRR {row['best_mrr']:.3f}, F1 {row['best_f1']:.3f}; "
+            f"plain cosines: AUC {_between(row, 'cosine_auc')}; compiled D_K: {row['compiled']}"
         )
     if found.relations.empty:
         told["relations"] = "none looked for"
     told["page"] = None if page is None else str(page)
     return told
+
+
+def _between(row: dict[str, Any], name: str) -> str:
+    """A number with its 95 % interval."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:.3f} ({low:.3f} to {high:.3f})"

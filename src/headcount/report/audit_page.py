@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from headcount.auditing.resampling import RESAMPLES
 from headcount.auditing.result import ModelAudit
 from headcount.files import replacing
 from headcount.report import audit_charts as charts
+from headcount.report import audit_texts as texts
 from headcount.report.chart_files import chart_bundle, specification, write_chart
-from headcount.report.formatting import num
 from headcount.report.html import asset, page_template, script_json
 from headcount.report.page_tables import PageTable, cell_text, frame_table
 
@@ -26,6 +27,7 @@ _SCORES = {
     "layer": "layer",
     "head": "head",
     "auc": "AUC",
+    "interval": "95 % interval",
     "mrr": "MRR",
     "f1": "best F1",
     "p_corrected": "corrected p",
@@ -41,11 +43,13 @@ _RELATIONS = {
     "heads_that_know": "heads that know it",
     "heads_beyond_similarity": "beyond similarity",
     "best_auc": "best AUC",
+    "best_interval": "its 95 % interval",
     "cosine_auc": "AUC of plain cosines",
+    "cosine_interval": "its 95 % interval",
     "random_auc_high": "97.5 % of random heads below",
     "random_pass_permutation": "random heads with p ≤ level",
     "head_width": "width of a head",
-    "compiled_budget": "compiled D_K",
+    "compiled": "compiled D_K",
     "compiled_heads": "its heads",
     "head_ratio": "G of one head",
     "layer_ratio": "R of a layer",
@@ -123,25 +127,27 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
 
     capacity = audit.capacity.advice
     yield AuditSection("capacity", "Shape and capacity", capacity, _capacity_table(audit))
-    yield drawn("ranks", "Directions that a head uses", _rank_text(audit), charts.rank_chart)
-    yield drawn("spectra", "Spectra", _spectrum_text(audit), charts.spectrum_chart)
-    yield drawn("overlap", "Overlap between heads", _overlap_text(audit), charts.overlap_chart)
+    yield drawn("ranks", "Directions that a head uses", texts.rank_text(audit), charts.rank_chart)
+    yield drawn("spectra", "Spectra", texts.spectrum_text(audit), charts.spectrum_chart)
+    yield drawn("overlap", "Overlap between heads", texts.overlap_text(audit), charts.overlap_chart)
     title = "Columns that a head's choices need"
-    yield drawn("choices", title, _choice_text(audit), charts.choice_chart)
+    yield drawn("choices", title, texts.choice_text(audit), charts.choice_chart)
     rows = _turned(audit.table, _TABLE)
-    yield AuditSection("table", "The token table", _table_text(audit), rows)
+    yield AuditSection("table", "The token table", texts.table_text(audit), rows)
     if not audit.relations.empty:
         title = "Relations that heads know"
-        yield drawn("relations", title, _relation_text(audit), charts.relation_chart)
+        yield drawn("relations", title, texts.relation_text(audit), charts.relation_chart)
         yield AuditSection(
             "relation-table",
             "Relations beside the best possible weights",
             "Compiled weights are the smallest found that decide every pair of the relation on "
-            "the same table; a head that knows a relation ranks it well without deciding it.",
-            _turned(audit.relations, _RELATIONS),
+            "the same table; a head that knows a relation ranks it well without deciding it. "
+            f"Intervals are from {RESAMPLES:,} bootstrap samples of source words; that of the best "
+            "head does not account for the choice among heads.",
+            _turned(_with_intervals(audit.relations, "best_", "cosine_"), _RELATIONS),
         )
         yield _findings(audit)
-    yield drawn("removal", "Redundancy", _removal_text(audit), charts.removal_chart)
+    yield drawn("removal", "Redundancy", texts.removal_text(audit), charts.removal_chart)
 
 
 def _findings(audit: ModelAudit) -> AuditSection:
@@ -156,7 +162,7 @@ def _findings(audit: ModelAudit) -> AuditSection:
     )
     if len(shown) < len(found):
         text += f" The best {_SHOWN_FINDINGS} of each relation are shown."
-    table = _renamed(shown, _SCORES) if len(shown) else None
+    table = _renamed(_with_intervals(shown, ""), _SCORES) if len(shown) else None
     return AuditSection("findings", "Heads that know a relation", text, table)
 
 
@@ -171,6 +177,18 @@ def _capacity_table(audit: ModelAudit) -> PageTable:
         for holding in audit.capacity.holdings
     ]
     return frame_table(pd.DataFrame(rows))
+
+
+def _with_intervals(frame: Any, *prefixes: str) -> Any:
+    """With the 95 % intervals of AUCs as text."""
+    written = {
+        f"{prefix}interval": [
+            f"{low:.3f} to {high:.3f}"
+            for low, high in zip(frame[f"{prefix}auc_low"], frame[f"{prefix}auc_high"], strict=True)
+        ]
+        for prefix in prefixes
+    }
+    return frame.assign(**written)
 
 
 def _renamed(frame: Any, names: dict[str, str]) -> PageTable:
@@ -202,91 +220,3 @@ def _facts(audit: ModelAudit) -> list[tuple[str, str]]:
         **{name: audit.provenance[name] for name in ("machine", "date", "commit")},
     }
     return [(name, cell_text(value)) for name, value in facts.items() if value is not None]
-
-
-def _rank_text(audit: ModelAudit) -> str:
-    heads: Any = audit.heads
-    rank, width = heads["entropy_rank"], audit.sizes.key_dim
-    random = audit.random["entropy_rank"]
-    few = int((rank < random / 2).sum())
-    return (
-        f"The entropy rank says how many directions a head's form spreads over: {num(rank.min())} "
-        f"to {num(rank.max())} of {width}, mean {num(rank.mean())}, where random weights have "
-        f"{num(random)}. {few:,} of {len(rank):,} heads use less than half of what random weights "
-        "do."
-    )
-
-
-def _spectrum_text(audit: ModelAudit) -> str:
-    heads: Any = audit.heads
-    energy = heads["energy_rank"]
-    return (
-        f"90 % of a head's energy is in its {int(energy.min())} to {int(energy.max())} largest "
-        f"singular values (median {num(energy.median())}); of random weights in "
-        f"{num(audit.random['energy_rank'])}. A curve above the dashed one is a head that leans "
-        "on few directions."
-    )
-
-
-def _overlap_text(audit: ModelAudit) -> str:
-    heads: Any = audit.heads
-    random = audit.random["overlap"]
-    return (
-        "The overlap is the share of a head's energy in the space of another head, averaged over "
-        f"the others: {num(heads['query_overlap'].mean())} for queries and "
-        f"{num(heads['key_overlap'].mean())} for keys, {num(random)} for random heads. More means "
-        "that the heads of a layer read the same directions of the residual stream."
-    )
-
-
-def _choice_text(audit: ModelAudit) -> str:
-    heads: Any = audit.heads
-    kept, columns = heads["kept_rank_90"], heads["compiled_columns"].dropna()
-    text = (
-        "A head's choice is the word that it scores highest for a word. Cut to its largest "
-        f"singular values, a head keeps 90 % of its choices from {kept.min()} to {kept.max()} of "
-        f"its {audit.sizes.key_dim} directions on (median {num(kept.median())})."
-    )
-    if columns.empty:
-        return text
-    return text + (
-        f" Other weights, compiled, make all of a head's choices with {columns.min():.0f} to "
-        f"{columns.max():.0f} columns ({len(columns):,} of {len(heads):,} heads, in the time "
-        "given)."
-    )
-
-
-def _table_text(audit: ModelAudit) -> str:
-    table: Any = audit.table
-    own, gaussian = table.iloc[0], table.iloc[-1]
-    return (
-        f"{int(own['items']):,} random words as the first layer reads them. Their mean cosine is "
-        f"{num(own['mean_cosine'])}, and they spread over {num(own['participation'])} directions "
-        f"where Gaussian rows have {num(gaussian['participation'])}. ρ is the leakage of "
-        "Definition B.4; a block of 0 means that the theorem guarantees no head anything on this "
-        "table."
-    )
-
-
-def _relation_text(audit: ModelAudit) -> str:
-    rows: Any = audit.relations.itertuples()
-    parts = [
-        f"{row.relation}: {row.heads_that_know:,} heads know it, "
-        f"{row.heads_beyond_similarity:,} beyond similarity"
-        for row in rows
-    ]
-    return (
-        "AUC is how often a head scores an edge above a non-edge of the same source; 0.5 is "
-        f"chance. {'; '.join(parts)}. Related words have similar embeddings, so compare with the "
-        "AUC of plain cosines in the next table."
-    )
-
-
-def _removal_text(audit: ModelAudit) -> str:
-    frame: Any = audit.removal
-    half = frame[frame["kept"] == max(audit.sizes.heads // 2, 1)]["left"]
-    return (
-        f"With half of its heads a layer keeps {num(half.min())} to {num(half.max())} of its "
-        "choices (the words that some head scores highest). On the diagonal no choice is made "
-        "twice; above it heads repeat each other."
-    )

@@ -1,0 +1,103 @@
+"""One sentence or two on what each part of an audit's page means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headcount.auditing.result import ModelAudit
+from headcount.report.formatting import num
+
+
+def rank_text(audit: ModelAudit) -> str:
+    """How many directions heads spread over, beside random weights."""
+    heads: Any = audit.heads
+    rank, width = heads["entropy_rank"], audit.sizes.key_dim
+    random = audit.random["entropy_rank"]
+    few = int((rank < random / 2).sum())
+    return (
+        f"The entropy rank says how many directions a head's form spreads over: {num(rank.min())} "
+        f"to {num(rank.max())} of {width}, mean {num(rank.mean())}, where random weights have "
+        f"{num(random)}. {few:,} of {len(rank):,} heads use less than half of what random weights "
+        "do."
+    )
+
+
+def spectrum_text(audit: ModelAudit) -> str:
+    """How many singular values hold the energy."""
+    heads: Any = audit.heads
+    energy = heads["energy_rank"]
+    return (
+        f"90 % of a head's energy is in its {int(energy.min())} to {int(energy.max())} largest "
+        f"singular values (median {num(energy.median())}); of random weights in "
+        f"{num(audit.random['energy_rank'])}. A curve above the dashed one is a head that leans "
+        "on few directions."
+    )
+
+
+def overlap_text(audit: ModelAudit) -> str:
+    """How far heads of a layer read the same directions."""
+    heads: Any = audit.heads
+    random = audit.random["overlap"]
+    return (
+        "The overlap is the share of a head's energy in the space of another head, averaged over "
+        f"the others: {num(heads['query_overlap'].mean())} for queries and "
+        f"{num(heads['key_overlap'].mean())} for keys, {num(random)} for random heads. More means "
+        "that the heads of a layer read the same directions of the residual stream."
+    )
+
+
+def choice_text(audit: ModelAudit) -> str:
+    """What a head's choices need, of its own directions and of compiled columns."""
+    heads: Any = audit.heads
+    kept, columns = heads["kept_rank_90"], heads["compiled_columns"].dropna()
+    text = (
+        "A head's choice is the word that it scores highest for a word. Cut to its largest "
+        f"singular values, a head keeps 90 % of its choices from {kept.min()} to {kept.max()} of "
+        f"its {audit.sizes.key_dim} directions on (median {num(kept.median())})."
+    )
+    if columns.empty:
+        return text
+    return text + (
+        f" Other weights, compiled, make all of a head's choices with {columns.min():.0f} to "
+        f"{columns.max():.0f} columns ({len(columns):,} of {len(heads):,} heads, in the time "
+        "given)."
+    )
+
+
+def table_text(audit: ModelAudit) -> str:
+    """How far the token table is from a Gaussian one."""
+    table: Any = audit.table
+    own, gaussian = table.iloc[0], table.iloc[-1]
+    return (
+        f"{int(own['items']):,} random words as the first layer reads them. Their mean cosine is "
+        f"{num(own['mean_cosine'])}, and they spread over {num(own['participation'])} directions "
+        f"where Gaussian rows have {num(gaussian['participation'])}. ρ is the leakage of "
+        "Definition B.4; a block of 0 means that the theorem guarantees no head anything on this "
+        "table."
+    )
+
+
+def relation_text(audit: ModelAudit) -> str:
+    """How many heads know each relation."""
+    rows: Any = audit.relations.itertuples()
+    parts = [
+        f"{row.relation}: {row.heads_that_know:,} heads know it, "
+        f"{row.heads_beyond_similarity:,} beyond similarity"
+        for row in rows
+    ]
+    return (
+        "AUC is how often a head scores an edge above a non-edge of the same source; 0.5 is "
+        f"chance. {'; '.join(parts)}. Related words have similar embeddings, so compare with the "
+        "AUC of plain cosines in the next table."
+    )
+
+
+def removal_text(audit: ModelAudit) -> str:
+    """What half of the heads keep."""
+    frame: Any = audit.removal
+    half = frame[frame["kept"] == max(audit.sizes.heads // 2, 1)]["left"]
+    return (
+        f"With half of its heads a layer keeps {num(half.min())} to {num(half.max())} of its "
+        "choices (the words that some head scores highest). On the diagonal no choice is made "
+        "twice; above it heads repeat each other."
+    )
