@@ -160,7 +160,7 @@ BAD_INPUT = {
     ),
     "a table beyond memory": (
         ["make", "embeddings", "one-hot", "--items", "1000000000000", "--out", "x.npy"],
-        "too large for this machine",
+        "choose smaller sizes or a larger machine",
     ),
     "a width beyond numbers": (
         [
@@ -174,7 +174,7 @@ BAD_INPUT = {
             "--out",
             "x.npy",
         ],
-        "too large for this machine",
+        "choose smaller sizes or a larger machine",
     ),
     "hardly a bit": (
         ["plan", "--items", "64", "--d-model", "16", "--bits", "1e-308"],

@@ -289,7 +289,7 @@ def test_a_slow_engine_trains_the_points_that_fit(tmp_path, seconds, fits):
 def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypatch, capfd):
     limits = []
 
-    def stop(sweep, engine, folder, entry, progress, limit=None):
+    def stop(sweep, engine, folder, entry, progress, write_manifest, limit=None):
         limits.append(limit)
         raise KeyboardInterrupt
 
