@@ -364,3 +364,34 @@ def test_words_have_opposites(opened):
     graph = hc.relations("antonyms")
     names = list(graph.names)
     assert graph.has_edges([names.index(word)], [names.index(opposite)])[0]
+
+
+def test_weights_with_fewer_heads_replace_others(opened, tmp_path, files):
+    page = opened("#view=weights&seed=7")
+    page.set_input_files("input[type=file]", [str(files[".csv"]), str(files[".npy"])])
+    for heads in (2, 1):
+        ones = torch.ones(heads, 12, 2)
+        hc.KeyQuery(ones, ones, 0.5).save(tmp_path / "own.safetensors")
+        drop_file(page, tmp_path / "own.safetensors")
+        page.wait_for_function(
+            f"document.querySelectorAll('#weights .heads figure').length === {heads}"
+        )
+        assert page.inner_text("#weights .told").startswith("Not exact: ")
+    assert page.evaluate("explorer.state.seed") == 7  # a dropped file leaves the sliders alone
+    (tmp_path / "bad.safetensors").write_bytes(b"\x02" + b"\0" * 7 + b"[]")
+    drop_file(page, tmp_path / "bad.safetensors")
+    page.wait_for_selector("#weights .told.bad")
+    assert page.inner_text("#weights .told").startswith("bad.safetensors: ")
+    assert page.is_hidden("#weights .circle")  # it shows other weights than the sentence is about
+
+
+def test_wrong_pairs_are_drawn_from_all_rows(opened):
+    rows = opened().evaluate(
+        """() => {
+          const graph = { items: 100, isEdge: new Uint8Array(10000) };
+          const scores = { joined: new Float32Array(10000).fill(1), threshold: 0 };
+          const pairs = modules["views/circle.js"].wrongPairs(scores, graph);
+          return [pairs.length, pairs[pairs.length - 1][0]];
+        }"""
+    )
+    assert rows == [400, 99]

@@ -2,14 +2,13 @@
 
 import { announce, hover } from "./canvas.js";
 import { chartOn, line, mark, within } from "./chart.js";
-import { drawCircle, itemAt } from "./circle.js";
+import { drawCircle, itemAt, wrongPairs } from "./circle.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
 import { problemOf, specsNow } from "./problems.js";
 import { FIELDS, onState, state } from "./state.js";
 import { colours, headColour, onTheme, prefersCalm } from "./theme.js";
 import { Trainer } from "./trainer.js";
 
-const MOST_WRONG = 400; // pairs drawn that are wrongly taken for edges
 const section = document.getElementById("watch");
 const find = (selector) => section.querySelector(selector);
 const TITLE = find("h1").textContent;
@@ -95,12 +94,7 @@ function draw(frames) {
 function drawPanel(panel, frame) {
   const { graph, names } = problem;
   panel.frame = frame;
-  const wrong = [];
-  for (let pair = 0; pair < frame.joined.length && wrong.length < MOST_WRONG; pair += 1) {
-    if (frame.joined[pair] > frame.threshold && !graph.isEdge[pair]) {
-      wrong.push([Math.floor(pair / graph.items), pair % graph.items]);
-    }
-  }
+  const wrong = wrongPairs(frame, graph);
   panel.drawn = drawCircle(panel.circle, graph, {
     shown: { ...frame, wrong }, chosen: panel.chosen, names });
   panel.circle.setAttribute("aria-label", `${frame.hits} of ${graph.edges} relations found, `
