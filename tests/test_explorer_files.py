@@ -56,8 +56,12 @@ def weights(queries: torch.Tensor | None = None, **changed: str | None) -> bytes
     both = torch.ones(2, 3, 2)
     both[1, :, 1] = 0
     metadata = {
-        **{"format": "headcount-key-query", "version": "1", "aggregation": "max"},
-        **{"threshold": "0.5", "widths": "[2, 1]", "notes": "{}"},
+        "format": "headcount-key-query",
+        "version": "1",
+        "aggregation": "max",
+        "threshold": "0.5",
+        "widths": "[2, 1]",
+        "notes": "{}",
         **changed,
     }
     kept = {name: text for name, text in metadata.items() if text is not None}
