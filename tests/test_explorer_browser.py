@@ -364,3 +364,115 @@ def test_words_have_opposites(opened):
     graph = hc.relations("antonyms")
     names = list(graph.names)
     assert graph.has_edges([names.index(word)], [names.index(opposite)])[0]
+
+
+def test_weights_with_fewer_heads_replace_others(opened, tmp_path, files):
+    page = opened("#view=weights&seed=7")
+    page.set_input_files("input[type=file]", [str(files[".csv"]), str(files[".npy"])])
+    for heads in (2, 1):
+        ones = torch.ones(heads, 12, 2)
+        hc.KeyQuery(ones, ones, 0.5).save(tmp_path / "own.safetensors")
+        drop_file(page, tmp_path / "own.safetensors")
+        page.wait_for_function(
+            f"document.querySelectorAll('#weights .heads figure').length === {heads}"
+        )
+        assert page.inner_text("#weights .told").startswith("Not exact: ")
+    assert page.evaluate("explorer.state.seed") == 7  # a dropped file leaves the sliders alone
+    (tmp_path / "bad.safetensors").write_bytes(b"\x02" + b"\0" * 7 + b"[]")
+    drop_file(page, tmp_path / "bad.safetensors")
+    page.wait_for_selector("#weights .told.bad")
+    assert page.inner_text("#weights .told").startswith("bad.safetensors: ")
+    assert page.is_hidden("#weights .circle")  # it shows other weights than the sentence is about
+
+
+def test_wrong_pairs_are_drawn_from_all_rows(opened):
+    rows = opened().evaluate(
+        """() => {
+          const graph = { items: 100, isEdge: new Uint8Array(10000) };
+          const scores = { joined: new Float32Array(10000).fill(1), threshold: 0 };
+          const pairs = modules["views/circle.js"].wrongPairs(scores, graph);
+          return [pairs.length, pairs[pairs.length - 1][0]];
+        }"""
+    )
+    assert rows == [400, 99]
+
+
+def test_a_tap_shows_an_item_until_the_next_tap(opened):
+    page = opened("#view=watch", has_touch=True, reduced_motion="reduce")
+    page.wait_for_function(f"{FRAMES} !== null && document.querySelector('.verdict').textContent")
+    box = page.locator("[data-run='0'] .circle").bounding_box()
+    page.wait_for_timeout(300)
+    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["width"] * 0.045)
+    page.wait_for_selector(".bubble:not([hidden])")
+    assert page.inner_text(".bubble").startswith("item 0 → ")
+    page.touchscreen.tap(5, 5)
+    page.wait_for_selector(".bubble", state="hidden")
+
+
+def test_a_page_with_weights_is_left_and_found_again(opened, files, tmp_path):
+    graph, table = hc.read_problem(files[".csv"], files[".npy"])
+    weights = hc.load_weights(files[".safetensors"])
+    own = hc.explore(tmp_path / "own.html", weights, graph, table)
+    page = opened(page=own)
+    page.click("text=Watch")
+    page.wait_for_function("location.hash === '#view=watch'")
+    assert opened("#view=watch", page=own).is_visible("#watch")
+    assert opened("#seed=3", page=own).is_visible("#weights")
+
+
+def test_the_title_claims_only_what_the_first_runs_show(opened):
+    page = opened(reduced_motion="reduce")
+    assert page.inner_text("#watch h1").startswith("Four narrow heads learn")
+    assert page.is_visible("#watch .outcome")
+    for hash in ("#d=40", "#g=2", "#seed=2", "#graph=antonyms"):
+        page = opened(hash, reduced_motion="reduce")
+        assert page.inner_text("#watch h1") == "One wide head beside 4 narrow ones at equal D_K"
+        assert page.is_hidden("#watch .outcome")
+
+
+def test_the_transition_trains_the_seed_that_is_set(opened):
+    page = opened("#view=transition&td=8&tm=16")
+    spec = "explorer.views.transition.spec()"
+    page.wait_for_function(f"{spec}?.seed === 1")
+    page.click("text=Watch")
+    page.click("text=Another seed")
+    page.click("text=The transition")
+    assert page.evaluate(f"{spec}.seed") == 2
+
+
+def test_a_sweep_gives_way_to_the_reader(opened):
+    page = opened("#view=transition&td=8&tm=16")
+    sweep = page.locator("[data-do=sweep]")
+    for leave in ("text=Two heads", "text=Train again", "[data-do=sweep]", "text=Watch"):
+        sweep.click()
+        assert sweep.inner_text() == "Stop"
+        assert page.evaluate("[explorer.state.tm, explorer.state.td]") == [32, 16]
+        page.click(leave)
+        assert sweep.text_content() == "Train m = 32 … 60 in turn"
+
+
+def test_keys_work_after_a_click(opened):
+    page = opened(reduced_motion="reduce")
+    page.click("[data-do=step]")
+    page.wait_for_function(f"{FRAMES}?.[0].step === 1")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"{FRAMES}[0].step === 2")
+    page.locator("#watch input[name=h]").focus()
+    page.keyboard.press("ArrowRight")  # the slider's
+    assert page.evaluate("explorer.state.h") == 5
+    page.keyboard.press("n")
+    assert page.evaluate("explorer.state.seed") == 2
+    page.locator("#watch input[name=seed]").fill("")
+    page.keyboard.press("3")
+    assert page.evaluate("[explorer.state.seed, explorer.state.view]") == [3, "watch"]
+
+
+def test_the_command_has_no_more_heads_than_items(opened):
+    page = opened("#view=interference&ih=32&im=16")
+    assert "--items 16 --d-model 64 --heads 16 " in page.inner_text("#command")
+    assert page.inner_text("#interference input[name=ih] + output") == "16"
+
+
+def test_large_plans_are_told_to_the_item(opened):
+    page = opened("#view=plan&pm=4096&pd=8&pr=16")
+    assert page.inner_text(".answer").startswith("Outside the measured range (items 4,096;")

@@ -95,10 +95,16 @@ for (const button of document.querySelectorAll("[data-set]")) {
   show();
 }
 
+/** Whether the element that has the focus does something itself with a key of `KEYS`. */
+function uses(element, key) {
+  if (element.closest("input[type=number], select, textarea")) return true;
+  if (key === " ") return Boolean(element.closest("button, summary, input:not([type=range])"));
+  return key === "ArrowRight" && Boolean(element.closest("input, canvas, .scroll"));
+}
+
 const KEYS = { " ": "play", "ArrowRight": "step", "r": "restart", "n": "another" };
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, select, textarea, button, summary, canvas, a");
-  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (uses(event.target, event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
   const view = tabs[Number(event.key) - 1]?.dataset.view;
   if (view) change({ view });
   else if (KEYS[event.key]) {
@@ -119,8 +125,6 @@ onState((names) => {
   showSnippets();
 });
 recall();
-const embedded = document.getElementById("embedded");
-if (embedded && !location.hash) change({ view: "weights" }, { quiet: true });
 buildControls();
 showView();
 showSnippets();

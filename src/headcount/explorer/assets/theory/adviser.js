@@ -15,7 +15,8 @@ export function beyondMeasured(range, items, edges, dModel, steps) {
   ];
   for (const [name, value, [low, high]] of sizes) {
     if (value < low || value > high) {
-      const shown = Number(value.toPrecision(3)).toLocaleString("en");
+      const shown = (Number.isInteger(value) ? value : Number(value.toPrecision(3)))
+        .toLocaleString("en");
       return `${name} ${shown}; measured: ${low.toLocaleString("en")} to `
         + high.toLocaleString("en");
     }

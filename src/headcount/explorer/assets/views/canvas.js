@@ -50,17 +50,30 @@ export function tell(canvas, x, y, text) {
   bubble.style.top = `${box.top + window.scrollY + y - bubble.offsetHeight - 10}px`;
 }
 
-/** Tell what is under the pointer: `find(x, y)` gives a text or null. */
+/**
+ * Tell what is under the pointer: `find(x, y)` gives a text or null. A finger leaves as soon as it
+ * is lifted, so what it tapped stays until the next tap.
+ */
 export function hover(canvas, find) {
-  canvas.addEventListener("pointermove", (event) => {
+  let tapped = false;
+  const look = (event) => {
     const box = canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    tapped = event.pointerType === "touch";
     tell(canvas, x, y, find(x, y));
-  });
-  canvas.addEventListener("pointerleave", () => {
+  };
+  const leave = () => {
+    tapped = false;
     find(-1e6, -1e6);
     tell(canvas, 0, 0, null);
-  });
+  };
+  canvas.addEventListener("pointermove", look);
+  canvas.addEventListener("pointerdown", look);
+  canvas.addEventListener("pointerleave", () => { if (!tapped) leave(); });
+  // Before the canvas that is tapped instead tells what is there.
+  document.addEventListener("pointerdown", (event) => {
+    if (tapped && event.target !== canvas) leave();
+  }, { capture: true });
 }
 
 /** Say something to a screen reader, at most once a second. */

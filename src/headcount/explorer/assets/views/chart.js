@@ -99,8 +99,11 @@ export function within({ pen, box }, draw) {
 }
 
 /** A line through points of the data. */
-export function line({ pen, x, y }, points, { colour, width = 2, dash = [], alpha = 1 }) {
+export function line({ pen, box, x, y }, points, { colour, width = 2, dash = [], alpha = 1 }) {
   pen.save();
+  pen.beginPath(); // points may lie on the frame; a line ends there
+  pen.rect(box.left - 1, box.top - 2, box.right - box.left + 2, box.bottom - box.top + 4);
+  pen.clip();
   pen.strokeStyle = colour;
   pen.lineWidth = width * thickness();
   pen.lineJoin = "round";
@@ -140,8 +143,8 @@ export function point(chart, a, b, { colour, size = 4, hollow = false, alpha = 1
   if (text) chart.hits.push([x(a), y(b), text]);
 }
 
-/** A text at a place of the data. */
-export function mark({ pen, x, y }, a, b, text, look = {}) {
+/** A text at a place of the data, moved to the left where it would leave the chart. */
+export function mark({ pen, box, x, y }, a, b, text, look = {}) {
   const { colour = colours.text, align = "left", shift = [0, 0], weight = 400 } = look;
   pen.save();
   setFont(pen, 0.92, weight);
@@ -151,8 +154,10 @@ export function mark({ pen, x, y }, a, b, text, look = {}) {
   pen.strokeStyle = colours.page; // a halo, so that lines behind the text do not disturb
   pen.lineWidth = 4;
   pen.lineJoin = "round";
-  pen.strokeText(text, x(a) + shift[0], y(b) + shift[1]);
-  pen.fillText(text, x(a) + shift[0], y(b) + shift[1]);
+  const after = pen.measureText(text).width * { left: 1, center: 0.5, right: 0 }[align];
+  const left = Math.min(x(a) + shift[0], box.right - after);
+  pen.strokeText(text, left, y(b) + shift[1]);
+  pen.fillText(text, left, y(b) + shift[1]);
   pen.restore();
 }
 

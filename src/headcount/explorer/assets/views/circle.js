@@ -3,6 +3,19 @@
 import { fitted, letterSize, setFont, thickness } from "./canvas.js";
 import { colours, headColour } from "./theme.js";
 
+const MOST_WRONG = 400; // pairs drawn that are wrongly taken for edges
+
+/** Pairs that are wrongly taken for edges: where they are many, every so many-th of them. */
+export function wrongPairs({ joined, threshold }, graph) {
+  const wrong = [];
+  joined.forEach((score, pair) => {
+    if (score > threshold && !graph.isEdge[pair]) wrong.push(pair);
+  });
+  const step = Math.ceil(wrong.length / MOST_WRONG);
+  return wrong.filter((_, n) => n % step === 0).map((pair) =>
+    [Math.floor(pair / graph.items), pair % graph.items]);
+}
+
 /** Where items are: item 0 at the top, clockwise. */
 function placesOf(items, x, y, radius) {
   return Array.from({ length: items }, (_, i) => {

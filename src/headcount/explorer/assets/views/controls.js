@@ -1,6 +1,6 @@
 /** Sliders, built from the state's fields: label, range and the value beside it. */
 
-import { FIELDS, change, keyHeads, onState, state } from "./state.js";
+import { FIELDS, change, constructedHeads, keyHeads, onState, state } from "./state.js";
 
 const LABELS = {
   m: ["items", "m"], d: ["embedding width", "d_model"], h: ["heads", "h"],
@@ -13,7 +13,10 @@ const LABELS = {
 const LOGARITHMIC = new Set(["speed", "pm", "pd"]);
 const TYPED = new Set(["seed"]);
 
-const shown = (name) => (name === "g" ? keyHeads() : state[name]).toLocaleString("en");
+// Fields that another one limits: what they amount to, and the other one.
+const LIMITED = { g: [keyHeads, "h"], ih: [constructedHeads, "im"] };
+
+const shown = (name) => (LIMITED[name]?.[0]() ?? state[name]).toLocaleString("en");
 
 /** Where a value is on its slider; sizes that span decades move logarithmically. */
 function toSlider(name, value) {
@@ -67,7 +70,7 @@ function slider(name) {
   };
   input.addEventListener("input", () => change({ [name]: fromSlider(name, Number(input.value)) }));
   onState((names) => {
-    if (names.includes(name) || (name === "g" && names.includes("h"))) show();
+    if (names.includes(name) || names.includes(LIMITED[name]?.[1])) show();
   });
   show();
   return label;

@@ -5,7 +5,7 @@ import { Decomposition, blocksOf, predictedN3, signatures } from "../theory/nois
 import { fitted, hover, letterSize, setFont } from "./canvas.js";
 import { chartOn, hit, line, mark, point, within } from "./chart.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
-import { change, onState, state } from "./state.js";
+import { change, constructedHeads, onState, state } from "./state.js";
 import { colours, headColour, onTheme } from "./theme.js";
 
 const PARTS = [["signal", "signal", 2], ["n1", "N₁", 4], ["n2", "N₂", 1], ["n3", "N₃", 3]];
@@ -21,11 +21,10 @@ let chart = null;
 /** Construct the weights, decompose all pairs of the head that owns the chosen source. */
 function build() {
   const { im: items, id: dModel, ik: keyDim, seed } = state;
-  const heads = Math.min(state.ih, items);
   const graph = permutationGraph(items, seed);
   const rows = gaussianTable(items, dModel, seed);
   const signed = signatures(items, keyDim, seed);
-  const blocks = blocksOf(items, heads);
+  const blocks = blocksOf(items, constructedHeads());
   const source = Math.min(state.ii, items - 1);
   const head = blocks.findIndex(([first, end]) => source >= first && source < end);
   const parts = new Decomposition(rows, dModel, graph.targets, signed, keyDim, blocks[head]);

@@ -44,16 +44,17 @@ export function drawMatrix(canvas, scores, graph, order, { threshold, winner = n
   const page = channels(colours.page);
   const grey = channels(colours.soft);
   const wrong = channels(colours.wrong);
-  const heads = Array.from({ length: 16 }, (_, k) => channels(headColour(k)));
+  const heads = [];
+  const ofHead = (k) => (heads[k] ??= channels(headColour(k)));
   order.rows.forEach((source, r) => {
     order.columns.forEach((target, c) => {
       const pair = source * items + target;
       const score = scores[pair];
       const share = Math.min(1, Math.max(0, (score - low) / (high - low)));
-      let colour = head >= 0 ? heads[head] : grey;
+      let colour = head >= 0 ? ofHead(head) : grey;
       let strength = head >= 0 ? share ** 1.5 : share * 0.4;
       if (head < 0 && isEdge[pair]) {
-        colour = score > threshold ? heads[winner[pair]] : grey;
+        colour = score > threshold ? ofHead(winner[pair]) : grey;
         strength = score > threshold ? 0.55 + 0.45 * share : share * 0.6;
       } else if (head < 0 && score > threshold) [colour, strength] = [wrong, 0.75];
       const place = 4 * (r * items + c);

@@ -59,7 +59,8 @@ function draw() {
 function drawLaws(items, adviser, advice) {
   const all = sizes();
   const rows = all.map(budgetsAt);
-  const chart = chartOn(laws, { low: 1, high: 20000, log: true, title: "total key width D_K" },
+  const end = Math.max(20000, 1.5 * adviser.trainedBudgets()[2]); // past the answer
+  const chart = chartOn(laws, { low: 1, high: end, log: true, title: "total key width D_K" },
     { low: all[0], high: 4096, log: true, title: "items m" });
   const through = (pick) => rows.map((row, n) => [Math.max(1, pick(row)), all[n]]);
   const [low, high] = [adviser.constants.trained_ratios[0], adviser.constants.trained_ratios[2]];
@@ -72,7 +73,7 @@ function drawLaws(items, adviser, advice) {
     band(chart, through((row) => row[1] * from), through((row) => row[1] * to), headColour(0));
     CURVES.forEach(([, colour, dash], c) =>
       line(chart, through((row) => row[c]), { colour: headColour(colour), width: 2, dash }));
-    line(chart, [[1, items], [20000, items]], { colour: colours.text, width: 1, dash: [1, 3] });
+    line(chart, [[1, items], [end, items]], { colour: colours.text, width: 1, dash: [1, 3] });
     for (const [degree, m, dModel, budget, heads] of measured.thresholds) {
       if (degree !== state.pr || dModel !== state.pd) continue;
       point(chart, budget, m, { colour: headColour(2), size: 5,
@@ -84,7 +85,9 @@ function drawLaws(items, adviser, advice) {
     }
   });
   CURVES.forEach(([name, colour], c) => {
-    const n = Math.round(all.length * (0.9 - 0.13 * c));
+    const wanted = Math.round(all.length * (0.9 - 0.13 * c));
+    const n = rows.findLastIndex((row, place) => place <= wanted && row[c] < end);
+    if (n < 0) return; // all of the curve is past the end of the axis
     mark(chart, Math.max(1, rows[n][c]), all[n], name, { colour: headColour(colour), weight: 600,
       shift: [7, 7] });
   });
@@ -116,7 +119,8 @@ function greyOutside(chart, all) {
 function drawChances(items, adviser, advice) {
   const own = measured.splits.filter(([degree, m, dModel]) =>
     degree === state.pr && m === items && dModel === state.pd);
-  const most = Math.max(40, ...own.map((row) => row[4]), 2.5 * (advice.split?.budget ?? 0));
+  const most = Math.max(40, ...own.map((row) => row[4]),
+    2.5 * (advice.split?.budget ?? adviser.trainedBudgets()[1]));
   const chart = chartOn(chances, { low: 1, high: most, log: true, title: "total key width D_K" },
     { low: 0, high: 1, title: "chance (lines), mean F1 (points)" });
   const byValue = (a, b) => a - b;

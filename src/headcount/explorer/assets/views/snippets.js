@@ -1,7 +1,7 @@
 /** The command and the Python lines that do what a view shows. */
 
 import { itemsNow } from "./problems.js";
-import { keyHeads, plannedItems, state } from "./state.js";
+import { constructedHeads, keyHeads, plannedItems, state } from "./state.js";
 
 const SAVED = "# The view “The problem” saves graph.csv.\n";
 
@@ -35,14 +35,15 @@ function planning() {
 }
 
 function noise() {
-  const { im, id, ik, ih, seed } = state;
+  const { im, id, ik, seed } = state;
+  const heads = constructedHeads();
   return {
-    command: `headcount noise --items ${im} --d-model ${id} --heads ${ih} --key-dim ${ik} `
+    command: `headcount noise --items ${im} --d-model ${id} --heads ${heads} --key-dim ${ik} `
       + `--seed ${seed}`,
     python: "import headcount as hc\n\n"
       + `graph, table = hc.permutation_graph(${im}, ${seed}), `
       + `hc.gaussian_embeddings(${im}, ${id}, ${seed})\n`
-      + `weights = hc.construct(graph, table, "compressive", heads=${ih}, key_dim=${ik}, `
+      + `weights = hc.construct(graph, table, "compressive", heads=${heads}, key_dim=${ik}, `
       + `seed=${seed})\nprint(hc.verify(weights, graph, table))`,
   };
 }

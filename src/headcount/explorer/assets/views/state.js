@@ -3,9 +3,12 @@
  * A value that is the default is left out of the address.
  */
 
+// A page that carries weights opens with them.
+const FIRST = document.getElementById("embedded") ? "weights" : "watch";
+
 /** Name: [default, least, most, step] of a number, or [default, choices]. */
 export const FIELDS = {
-  view: ["watch", ["watch", "problem", "interference", "transition", "plan", "weights"]],
+  view: [FIRST, ["watch", "problem", "interference", "transition", "plan", "weights"]],
   graph: ["permutation", ["permutation", "antonyms"]],
   m: [64, 8, 192, 2],
   d: [16, 4, 64, 1],
@@ -51,6 +54,9 @@ function fitting(name, given) {
 
 /** Key heads that divide the heads; all of them where the number given does not. */
 export const keyHeads = () => (values.g && values.h % values.g === 0 ? values.g : values.h);
+
+/** Heads of the construction: each has at least one item. */
+export const constructedHeads = () => Math.min(values.ih, values.im);
 
 /** Items of the plan: enough for their edges. */
 export const plannedItems = () => Math.max(values.pm, values.pr + 2);

@@ -17,13 +17,15 @@ const [dial, curve, times] = ["dial", "curve", "times"].map((name) =>
   section.querySelector(`.${name}`));
 const told = section.querySelector(".told");
 const sweepButton = section.querySelector("[data-do=sweep]");
+const SWEEP = sweepButton.textContent;
 const theory = JSON.parse(document.getElementById("theory").textContent);
 
 let spec = null;
 let trace = [];
 let chart = null;
 let waiting = 0; // the timer of a change that the sliders made
-let sweep = []; // numbers of items that are still to be trained
+let sweep = null; // numbers of items that are still to be trained, while they are trained in turn
+let sweeping = 0; // the timer of the next of them
 const attempts = []; // what was trained so far: {items, dModel, heads, ratio, steps, reached}
 const trainer = new Trainer({ draw: receive, pace: () => 1e6, milliseconds: 24 });
 
@@ -38,6 +40,10 @@ function restart() {
   trace = [];
   trainer.start([spec]);
 }
+
+/** Whether the run is the one that the state describes. */
+const isCurrent = () => spec && spec.items === state.tm && spec.dModel === state.td
+  && spec.heads === state.th && spec.seed === state.seed;
 
 function train() {
   restart();
@@ -56,17 +62,26 @@ function receive([frame]) {
     frame.counted = true;
     attempts.push({ ...spec, ratio: ratioOf(spec), steps: frame.step,
       reached: frame.ended === "finished", f1: frame.f1 });
-    if (sweep.length) setTimeout(next, 250);
+    if (sweep?.length) sweeping = setTimeout(next, 250);
+    else stopSweep();
   }
   draw(frame);
 }
 
+let isOwnChange = false; // whether the sweep moves the sliders, not the reader
+
 function next() {
-  const items = sweep.shift();
-  if (items === undefined) return;
-  change({ tm: items });
+  isOwnChange = true;
+  change({ td: 16, tm: sweep.shift() });
+  isOwnChange = false;
   clearTimeout(waiting);
   train();
+}
+
+function stopSweep() {
+  clearTimeout(sweeping);
+  sweep = null;
+  sweepButton.textContent = SWEEP;
 }
 
 function draw(frame = null) {
@@ -179,35 +194,50 @@ function drawLaw() {
 
 hover(times, (x, y) => hit(chart, x, y));
 sweepButton.addEventListener("click", () => {
+  if (sweep) {
+    stopSweep();
+    trainer.pause();
+    return;
+  }
   sweep = [...SWEPT];
-  change({ td: 16 });
+  sweepButton.textContent = "Stop";
   next();
 });
 
 export const transition = {
   show() {
-    if (!spec) trainUnlessCalm();
+    if (!isCurrent()) trainUnlessCalm();
     else {
       draw(trainer.frames?.[0]);
       if (trace.length > 1 && !trainer.frames?.[0].ended) trainer.play();
     }
   },
   redraw: draw,
-  pause() { trainer.pause(); },
+  pause() {
+    clearTimeout(waiting);
+    stopSweep();
+    trainer.pause();
+  },
   play() {
     if (!trainer.playing && trainer.frames?.[0].ended) train();
     else if (trainer.playing) trainer.pause();
     else trainer.play();
   },
-  restart: train,
+  restart() {
+    stopSweep();
+    train();
+  },
   attempts,
+  spec: () => spec,
 };
 
 onTheme(() => draw());
 onState((names) => {
   if (state.view !== "transition") return;
   if (!names.some((name) => ["tm", "td", "th", "seed"].includes(name))) return;
+  if (isOwnChange) return;
+  stopSweep();
   clearTimeout(waiting);
   if (spec) drawDial(ratioOf({ items: state.tm, dModel: state.td, heads: state.th }));
-  waiting = setTimeout(trainUnlessCalm, 150);
+  waiting = setTimeout(() => { if (!isCurrent()) trainUnlessCalm(); }, 150);
 });

@@ -2,17 +2,17 @@
 
 import { announce, hover } from "./canvas.js";
 import { chartOn, line, mark, within } from "./chart.js";
-import { drawCircle, itemAt } from "./circle.js";
+import { drawCircle, itemAt, wrongPairs } from "./circle.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
 import { problemOf, specsNow } from "./problems.js";
 import { FIELDS, onState, state } from "./state.js";
 import { colours, headColour, onTheme, prefersCalm } from "./theme.js";
 import { Trainer } from "./trainer.js";
 
-const MOST_WRONG = 400; // pairs drawn that are wrongly taken for edges
 const section = document.getElementById("watch");
 const find = (selector) => section.querySelector(selector);
 const TITLE = find("h1").textContent;
+const OWN = ["m", "d", "h", "k", "g", "seed", "graph"]; // fields that make the runs
 const playButton = find("[data-do=play]");
 const panels = [0, 1].map((run) => {
   const outside = (name) => find(`[data-run="${run}"] ${name}`);
@@ -50,8 +50,10 @@ function restart() {
     panels[i].title.textContent = `${heads} of width ${spec.keyDim}${keys}`;
     panels[i].heads.replaceChildren(...Array.from({ length: spec.heads }, (_, k) => headFigure(k)));
   });
-  const isDefault = state.h === FIELDS.h[0] && state.k === FIELDS.k[0] && state.m === FIELDS.m[0];
-  find("h1").textContent = isDefault ? TITLE
+  // What the title claims was seen of the first runs; of others it is not known beforehand.
+  const isFirst = OWN.every((name) => state[name] === FIELDS[name][0]);
+  find(".outcome").hidden = !isFirst;
+  find("h1").textContent = isFirst ? TITLE
     : `One wide head beside ${state.h} narrow ${state.h === 1 ? "one" : "ones"} at equal D_K`;
   find(".edges").textContent = `${problem.graph.edges} relations`;
   find(".budget").textContent = `D_K = ${state.h * state.k}`;
@@ -95,12 +97,7 @@ function draw(frames) {
 function drawPanel(panel, frame) {
   const { graph, names } = problem;
   panel.frame = frame;
-  const wrong = [];
-  for (let pair = 0; pair < frame.joined.length && wrong.length < MOST_WRONG; pair += 1) {
-    if (frame.joined[pair] > frame.threshold && !graph.isEdge[pair]) {
-      wrong.push([Math.floor(pair / graph.items), pair % graph.items]);
-    }
-  }
+  const wrong = wrongPairs(frame, graph);
   panel.drawn = drawCircle(panel.circle, graph, {
     shown: { ...frame, wrong }, chosen: panel.chosen, names });
   panel.circle.setAttribute("aria-label", `${frame.hits} of ${graph.edges} relations found, `
@@ -224,8 +221,7 @@ find(".insides").addEventListener("toggle", () => trainer.refresh());
 grouped.addEventListener("change", () => trainer.refresh());
 let restarting = 0;
 onState((names) => {
-  const own = ["m", "d", "h", "k", "g", "seed", "graph"];
-  if (!trainer.worker || !names.some((name) => own.includes(name))) return;
+  if (!trainer.worker || !names.some((name) => OWN.includes(name))) return;
   clearTimeout(restarting);
   restarting = setTimeout(() => {
     restart();

@@ -3,9 +3,12 @@
 import { graphOf } from "../engine/problem.js";
 import { scoreTable, summary } from "../engine/scores.js";
 import { announce, hover } from "./canvas.js";
-import { drawCircle, itemAt } from "./circle.js";
-import { BadFile, fittedEdges, readEdges, readTable, readWeights } from "./files.js";
+import { drawCircle, itemAt, wrongPairs } from "./circle.js";
+import { fittedEdges, readEdges } from "./edge_file.js";
+import { BadFile, readWeights } from "./files.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
+import { change } from "./state.js";
+import { readTable } from "./table_file.js";
 import { headColour, onTheme } from "./theme.js";
 
 const MOST_HEADS = 64; // drawn one by one
@@ -45,8 +48,10 @@ async function readFile(file) {
 }
 
 async function take(files) {
+  let name = "";
   try {
     for (const file of files) {
+      name = file.name;
       const [kind, content] = await readFile(file);
       given[kind] = content;
       names[kind] = file.name;
@@ -54,10 +59,18 @@ async function take(files) {
     show();
   } catch (error) {
     if (!(error instanceof BadFile)) console.warn(error);
+    hideResults();
     const text = error instanceof BadFile ? error.message
-      : "a file could not be read; check that it is whole";
+      : `${name}: could not be read; check that it is whole`;
     say(`${text}.`, true);
   }
+}
+
+/** What was drawn before is not of the files that the sentence is about. */
+function hideResults() {
+  shown = null;
+  section.classList.remove("filled");
+  facts.replaceChildren();
 }
 
 function say(text, bad = false) {
@@ -80,8 +93,8 @@ function show() {
   const scores = scoreTable(weights, table.rows, table.items);
   const found = summary(scores, graph, weights.threshold);
   shown = { graph, ...scores, ...found, threshold: weights.threshold, names: table.names };
+  chosen = -1;
   section.classList.add("filled");
-  draw();
   report(weights, graph, found);
 }
 
@@ -94,9 +107,12 @@ function report(weights, graph, found) {
       + "pairs are taken for edges.");
   const f1 = (2 * found.hits) / (2 * found.hits + missed + found.falsePositives || 1);
   const keys = weights.keyHeads < weights.heads ? `, ${weights.keyHeads} key heads` : "";
+  const same = [...new Set(weights.widths)].map((width) =>
+    `${weights.widths.filter((one) => one === width).length} × ${width}`);
   const rows = [
-    ["heads", `${weights.heads} × ${weights.keyDim}${keys}`],
-    ["D_K", weights.heads * weights.keyDim], ["F1 on all pairs", f1.toFixed(3)],
+    ["heads", `${same.join(", ")}${keys}`],
+    ["D_K", weights.widths.reduce((sum, width) => sum + width, 0)],
+    ["F1 on all pairs", f1.toFixed(3)],
     ["threshold τ", weights.threshold.toPrecision(4)], ["margin", found.margin.toPrecision(3)],
     ["lowest edge", found.lowestEdge.toPrecision(4)],
     ["highest other", found.highestOther.toPrecision(4)],
@@ -120,12 +136,7 @@ function report(weights, graph, found) {
 function draw() {
   if (!shown || !circle.clientWidth) return;
   const { graph, joined, perHead } = shown;
-  const wrong = [];
-  for (let pair = 0; pair < joined.length && wrong.length < 250; pair += 1) {
-    if (joined[pair] > shown.threshold && !graph.isEdge[pair]) {
-      wrong.push([Math.floor(pair / graph.items), pair % graph.items]);
-    }
-  }
+  const wrong = wrongPairs(shown, graph);
   const { names: words } = shown;
   shown.drawn = drawCircle(circle, graph, { shown: { ...shown, wrong }, chosen, names: words });
   shown.order = ordering(graph, shown.owner);
@@ -160,7 +171,7 @@ for (const name of ["dragover", "dragleave", "drop"]) {
     event.preventDefault();
     drop.classList.toggle("over", name === "dragover");
     if (name === "drop" && event.dataTransfer.files.length) {
-      location.hash = "#view=weights";
+      change({ view: "weights" });
       take([...event.dataTransfer.files]);
     }
   });
@@ -169,7 +180,7 @@ for (const name of ["dragover", "dragleave", "drop"]) {
 /** What the command embedded, if it was given files. */
 function takeEmbedded() {
   const element = document.getElementById("embedded");
-  if (!element) return false;
+  if (!element || given.weights) return false;
   const { weights, table, pairs, names: words, label } = JSON.parse(element.textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
   given.weights = readWeights(bytes(weights), label);
