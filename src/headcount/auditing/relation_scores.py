@@ -210,7 +210,7 @@ def p_values(
 
     >>> alone, corrected = p_values(np.array([[9.0, 1.0, 2.0, 3.0], [2.0, 1.0, 3.0, 4.0]]))
     >>> alone.tolist(), corrected.tolist()
-    ([0.25, 0.75], [0.25, 1.0])
+    ([0.25, 0.75], [0.25, 0.75])
     """
     spread = statistics.std(axis=1, keepdims=True)
     scaled = (statistics - statistics.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
