@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -420,3 +422,33 @@ def test_a_certificate_of_the_first_release_is_read(command, tmp_path):
     assert "graph hash" not in out
     shown = json.loads(command("show", "w.safetensors", "--json")[1])
     assert shown["certificate"] == values
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes end differently there")
+@pytest.mark.parametrize(
+    "words", [("bounds", "--items", "64", "--d-model", "16", "--json"), ("--version",), ("--help",)]
+)
+def test_a_reader_that_goes_away_ends_the_command_silently(words, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "headcount", *words],
+            cwd=tmp_path,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == ""
+
+
+def test_the_command_line_leaves_sigpipe_alone(command):
+    """Python ignores it; a command that let it act would die with its workers' pipes."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        assert command("--version")[0] == 0
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGPIPE, before)

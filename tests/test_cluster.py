@@ -371,17 +371,3 @@ def test_a_result_that_died_with_its_worker_is_not_waited_for():
 
     made = Cluster(Silent("two"), None, print)
     assert made._result("one", Lost()) == []
-
-
-def test_a_lost_connection_does_not_end_the_process():
-    """The command line lets SIGPIPE end it, and OpenSSL writes to sockets that are gone."""
-    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    try:
-        with (
-            pytest.raises(InputError, match="does not say how many"),
-            connected_cluster("local:0", print),
-        ):
-            pass
-        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGPIPE, before)

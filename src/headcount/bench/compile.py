@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -108,6 +108,9 @@ def _worker(source: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # closing flushes what it never read
+                process.stdin.close()
 
 
 def _ask(
@@ -116,9 +119,11 @@ def _ask(
     assert worker.stdin is not None
     assert worker.stdout is not None
     job = asdict(point) | {"seed": seed, "time_limit": time_limit}
-    worker.stdin.write(json.dumps(job) + "\n")
-    worker.stdin.flush()
-    answer = worker.stdout.readline()
+    try:
+        print(json.dumps(job), file=worker.stdin, flush=True)
+        answer = worker.stdout.readline()
+    except BrokenPipeError:  # it ended before it was asked
+        answer = ""
     if not answer:
         raise InputError(
             "the other source cannot run this benchmark; its error is above: "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -96,10 +95,18 @@ app.command()(tour.tour)
 
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
-    if hasattr(signal, "SIGPIPE"):
-        # A reader that goes away, as in `headcount … | head`, ends us as it ends other tools.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     tolerate()
+    try:
+        try:
+            _run()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _end_without_reader()
+
+
+def _run() -> NoReturn:
     try:
         sys.exit(app(standalone_mode=False))
     except InputError as error:
@@ -112,6 +119,16 @@ def run() -> None:
         common.fail(f"the system refused: {error or 'out of memory'}")
     except Exception as error:
         _fail_otherwise(error)
+
+
+def _end_without_reader() -> NoReturn:
+    """End silently, as other tools do, when a reader went away, as in `headcount … | head`.
+
+    SIGPIPE stays ignored: it would also end us when a worker or a scheduler goes away.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # what is still buffered is flushed at exit
+    sys.exit(1)  # as rich and click do, which meet most of these cases before us
 
 
 def _fail_otherwise(error: Exception) -> NoReturn:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -32,7 +30,6 @@ def connected_cluster(
             "--cluster needs the package distributed; install it with: "
             "pip install distributed cryptography"
         ) from None
-    _survive_broken_connections()
     for name in [*logging.root.manager.loggerDict]:
         if name.startswith(("distributed", "tornado")):
             # What matters is reported in our own words.
@@ -70,16 +67,6 @@ def connected_cluster(
         yield cluster
     finally:
         cluster.disconnect()
-
-
-def _survive_broken_connections() -> None:
-    """A lost worker must not end this process.
-
-    OpenSSL writes to connections that are gone. The command line lets SIGPIPE, which that sends,
-    end a command whose reader has gone away.
-    """
-    if hasattr(signal, "SIGPIPE") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 def _local_cluster(workers: int) -> LocalCluster:
