@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,12 +80,7 @@ class TorchAttention:
 
         `source` is the hash of the weights it was made from.
         """
-        if Path(path).suffix.lower() != ".safetensors":
-            raise InputError(
-                f"{path}: the attention is written as .safetensors; give the file that suffix"
-            )
-        facts = {name: str(value) for name, value in self.facts.items()}
-        save_tensors(path, self.tensors, {"format": _FORMAT, **facts, "source_sha256": source})
+        write_attention(path, self.tensors, _FORMAT, self.facts, source)
 
 
 def to_torch(
@@ -187,6 +183,22 @@ def load_attention(path: str | os.PathLike[str]) -> MultiheadAttention:
     raise InputError(
         f"{path}: does not hold an exported attention; give a file that headcount export wrote"
     )
+
+
+def write_attention(
+    path: str | os.PathLike[str],
+    tensors: dict[str, Tensor],
+    form: str,
+    facts: Mapping[str, object],
+    source: str,
+) -> None:
+    """Write an exported attention with its facts and the hash of the weights it came from."""
+    if Path(path).suffix.lower() != ".safetensors":
+        raise InputError(
+            f"{path}: the attention is written as .safetensors; give the file that suffix"
+        )
+    texts = {name: str(value) for name, value in facts.items()}
+    save_tensors(path, tensors, {"format": form, **texts, "source_sha256": source})
 
 
 def padded(

@@ -9,17 +9,22 @@ is that of `export`.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from headcount.attention.export import Heads, heads_in_use, scaled_for_softmax, sharpened
+from headcount.attention.export import (
+    Heads,
+    heads_in_use,
+    scaled_for_softmax,
+    sharpened,
+    write_attention,
+)
 from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
-from headcount.files import existing_file, save_tensors
+from headcount.files import existing_file
 from headcount.problem.graph import Graph
 from headcount.problem.tables import TableLike
 from headcount.shapes import Float
@@ -70,13 +75,8 @@ class GroupedAttention(nn.Module):
 
     def save(self, path: str | os.PathLike[str], source: str = "") -> None:
         """Write a `.safetensors` file that `load_grouped` reads; `source` hashes the weights."""
-        if Path(path).suffix.lower() != ".safetensors":
-            raise InputError(
-                f"{path}: the attention is written as .safetensors; give the file that suffix"
-            )
-        facts = {name: str(value) for name, value in self.facts.items()}
         tensors = {name: part.detach() for name, part in self.state_dict().items()}
-        save_tensors(path, tensors, {"format": _FORMAT, **facts, "source_sha256": source})
+        write_attention(path, tensors, _FORMAT, self.facts, source)
 
 
 def to_grouped(

@@ -94,21 +94,6 @@ class BlockSpec(Spec):
             )
 
     @property
-    def budget(self) -> int:
-        """D_K = h·d_k; with shared keys this is the queries' share of it, D_Q."""
-        return self.heads * self.key_dim
-
-    @property
-    def key_heads(self) -> int:
-        """g, which is h where every head has its own keys."""
-        return self.kv_heads or self.heads
-
-    @property
-    def key_budget(self) -> int:
-        """D_KV = g·d_k, the columns that a key cache holds."""
-        return self.key_heads * self.key_dim
-
-    @property
     def two_values(self) -> bool:
         return self.control == "two-values"
 

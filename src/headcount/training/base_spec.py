@@ -17,8 +17,31 @@ from headcount.errors import InputError
 _Own = TypeVar("_Own", bound="Spec")
 
 
+class _Budgets:
+    """Columns of queries and keys. Specs have these fields, each in a place of its own."""
+
+    heads: int
+    key_dim: int
+    kv_heads: int
+
+    @property
+    def budget(self) -> int:
+        """D_K = h·d_k; with shared keys this is the queries' share of it, D_Q."""
+        return self.heads * self.key_dim
+
+    @property
+    def key_heads(self) -> int:
+        """g, which is h where every head has its own keys."""
+        return self.kv_heads or self.heads
+
+    @property
+    def key_budget(self) -> int:
+        """D_KV = g·d_k, the columns that a key cache holds."""
+        return self.key_heads * self.key_dim
+
+
 @dataclass(frozen=True)
-class Spec:
+class Spec(_Budgets):
     """The full description of one run. Its `hash` is its key everywhere.
 
     A subclass names its fields, whose annotations must be `int`, `float` or a kind of `str`, and

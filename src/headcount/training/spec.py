@@ -196,21 +196,6 @@ class RunSpec(Spec):
         return self.graph == "regular" and self.degree == 1
 
     @property
-    def budget(self) -> int:
-        """D_K = h·d_k."""
-        return self.heads * self.key_dim
-
-    @property
-    def key_heads(self) -> int:
-        """g, the number of different keys."""
-        return self.kv_heads or self.heads
-
-    @property
-    def key_budget(self) -> int:
-        """D_KV = g·d_k, the columns of all keys."""
-        return self.key_heads * self.key_dim
-
-    @property
     def metric(self) -> Metric:
         """What the run is judged by."""
         return "mse" if self.variant == "value" else "f1"
