@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-slow test-models fuzz browser test-browser lint docs clean
+.PHONY: reproduce test test-slow test-models fuzz browser test-browser lint docs docs-links clean
 
 reproduce: .venv/installed
 	$(BIN)/headcount reproduce --preset quick --out results/quick
@@ -44,11 +44,15 @@ lint: .venv/installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-# Write docs/reproduction.md and the claims table of README.md from the shipped runs, and the
-# explorer's page into docs/.
-docs: .venv/installed
+# The documentation site: docs/reproduction.md from the shipped runs, then docs/_build/html.
+docs: .venv/installed-dev
 	$(BIN)/python -m headcount.report.claims_docs
-	$(BIN)/headcount explore --out docs/explorer.html
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+	@echo "The site is docs/_build/html/index.html"
+
+# Follow the site's links to other hosts, which `make docs` does not.
+docs-links: .venv/installed-dev
+	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck docs docs/_build/linkcheck
 
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))
@@ -72,4 +76,5 @@ export NO_COMPILER
 
 clean:
 	rm -rf .venv results build src/*.egg-info
+	rm -rf docs/_build docs/api docs/commands docs/project
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
