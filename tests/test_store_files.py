@@ -95,9 +95,10 @@ def test_a_flipped_byte_is_noticed_or_changes_nothing(data):
             _refused(path)
 
 
-def test_a_changed_number_is_noticed(filled):
+@pytest.mark.parametrize("change", ["value = 0.75", "engine = CAST(engine AS BLOB)"])
+def test_a_changed_value_is_noticed(filled, change):
     with sqlite3.connect(filled) as connection:
-        connection.execute("UPDATE runs SET value = 0.75 WHERE seed = 7")
+        connection.execute(f"UPDATE runs SET {change} WHERE seed = 7")
     connection.close()
     _refused(filled, f"run {spec_of(7).hash} has changed", "name a new store")
 

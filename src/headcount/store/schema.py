@@ -102,8 +102,12 @@ def wanted_shape() -> frozenset[tuple[Any, ...]]:
 
 
 def digest(values: Sequence[Any]) -> str:
-    """A short hash of values: SQLite itself does not notice a flipped bit inside a value."""
-    return hashlib.blake2b(json.dumps(list(values)).encode(), digest_size=8).hexdigest()
+    """A short hash of values: SQLite itself does not notice a flipped bit inside a value.
+
+    Nor one in a value's type, which turns a text into bytes.
+    """
+    text = json.dumps(list(values), default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def row_digest(row: Sequence[Any]) -> str:
