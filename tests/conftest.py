@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
@@ -26,7 +27,12 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
 
 install_import_hook("headcount", "tests.typechecker.checked")
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A script's background job ignores interrupts, and so would the processes that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # the problems are small: a second thread only waits
+
+from tests.made_engines import engine, fast_engine  # noqa: E402, F401  (fixtures)
 
 
 @pytest.fixture(scope="session")

@@ -28,8 +28,8 @@ from headcount.attention.logsumexp import joined_above
 from headcount.sweeps.file import read_sweep
 from headcount.training.engines.torch import TorchEngine
 from headcount.training.objective import aggregated, pair_weights, score_gradient
+from tests.made_engines import assert_same_states, follow_the_reference
 from tests.sweep_runs import changed
-from tests.test_engines import assert_same_states, fast_engine, follow_the_reference  # noqa: F401
 
 temperatures = st.sampled_from([0.01, 0.3, 1.0, 7.0])
 
@@ -163,12 +163,12 @@ TRAINED = {"variant": "logsumexp", "validation": 4, "test": 4, "length": 7}
 @pytest.mark.parametrize(
     ("heads", "key_dim", "temperature"), [(1, 5, 0.3), (3, 4, 1.0), (5, 3, 0.05), (2, 9, 20.0)]
 )
-def test_every_engine_follows_the_reference(fast_engine, heads, key_dim, temperature):  # noqa: F811
+def test_every_engine_follows_the_reference(fast_engine, heads, key_dim, temperature):
     spec = RunSpec(40, 12, heads, key_dim, temperature=temperature, seed=3, **TRAINED)
     follow_the_reference(fast_engine, spec, 0, steps=6)
 
 
-def test_many_heads_that_stream(fast_engine):  # noqa: F811
+def test_many_heads_that_stream(fast_engine):
     """More state than registers hold: triton joins groups of heads one after the other."""
     steps = 2 if fast_engine.name == "triton" else 10
     spec = RunSpec(40, 70, 40, 7, degree=2, temperature=0.4, **TRAINED)

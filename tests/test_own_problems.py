@@ -29,9 +29,9 @@ from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.training import task as training_task
 from headcount.training.engines.selection import choose_engine
 from headcount.training.task import task_of
+from tests.made_engines import follow_the_reference
 from tests.strategies import graphs
 from tests.sweep_runs import table
-from tests.test_engines import engine, follow_the_reference  # noqa: F401  (a fixture)
 
 GRAPH = Graph.from_edges(30, [(0, j) for j in range(1, 14)] + [(5, 0), (6, 0), (6, 7), (7, 7)])
 ROWS = torch.from_numpy(np.random.default_rng(0).standard_normal((30, 9)) / 3)
@@ -131,7 +131,7 @@ def test_seeds_share_the_problem_and_nothing_else():
 
 
 @pytest.mark.parametrize("variant", ["max", "softmax", "value", "sum", "logsumexp"])
-def test_every_engine_trains_every_variant(engine, variant):  # noqa: F811
+def test_every_engine_trains_every_variant(engine, variant):
     spec = RunSpec.on(GRAPH, ROWS, heads=3, key_dim=4, variant=variant, **SMALL)
     follow_the_reference(engine, spec, 0, steps=3)
 

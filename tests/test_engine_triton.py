@@ -1,0 +1,92 @@
+"""Triton's kernels, interpreted where there is no CUDA device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headcount.training.spec import RunSpec
+from tests.made_engines import HUBS, follow_the_reference, made
+
+# For interpreted kernels, which are slow: every variant, one target and several, every length.
+FAST = {"learning_rate": 3e-3}
+JOINED = {"variant": "logsumexp", "temperature": 0.3}
+FEW = [
+    (RunSpec(40, 12, 5, 3, 1, length=16, rate=0.5, validation=12), 100),
+    (RunSpec(23, 7, 3, 11, 2, degree=3, length=20, rate=0.9, sharpness=4.0, validation=2), 0),
+    (RunSpec(16, 14, 3, 6, 3, variant="softmax", length=16, rate=0.1, validation=2, **FAST), 100),
+    (RunSpec(90, 20, 2, 1, 4, variant="softmax", degree=2, length=7, rate=0.5, validation=12), 0),
+    (RunSpec(7, 17, 4, 8, 5, variant="value", length=4, rate=0.9, validation=12, **FAST), 100),
+    (RunSpec(40, 9, 3, 7, 6, variant="value", length=20, rate=0.5, validation=2), 0),
+    (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, rate=0.1, sharpness=4.0, validation=2), 100),
+    (RunSpec(20, 11, 3, 2, 8, variant="sum", degree=3, length=20, rate=0.5, validation=12), 0),
+    (RunSpec(40, 12, 5, 3, 1, graph="random", length=16, rate=0.5, validation=12), 100),
+    (RunSpec(40, 9, 2, 4, 1, **HUBS, degree=9, length=7, rate=0.9, validation=2), 0),
+    (RunSpec(90, 17, 3, 2, 2, **HUBS, variant="softmax", length=16, rate=0.5, validation=2), 0),
+    (RunSpec(23, 7, 4, 8, 5, **HUBS, variant="value", degree=2, length=4, validation=12), 100),
+    (RunSpec(20, 11, 3, 2, 8, graph="random", variant="sum", degree=2, validation=12), 0),
+]
+# Shared keys, with the state in registers, and streamed: whole keys at a time or some of the heads
+# of one, with padding among the heads of a key, among the keys, and columns in parts.
+ONE, TWO, THREE = {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3}
+FEW += [
+    (RunSpec(40, 12, 4, 3, 1, length=16, validation=12, **ONE), 100),
+    (RunSpec(23, 7, 6, 11, 2, degree=3, length=20, validation=2, **TWO), 0),
+    (RunSpec(16, 14, 6, 6, 3, variant="softmax", validation=2, **THREE, **FAST), 100),
+    (RunSpec(30, 9, 3, 7, 6, variant="value", length=20, validation=2, **ONE), 0),
+    (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, validation=2, **ONE), 100),
+    (RunSpec(20, 11, 6, 2, 8, variant="sum", degree=3, validation=12, **TWO), 0),
+    (RunSpec(20, 11, 6, 2, 8, validation=12, **JOINED, **TWO), 0),
+    (RunSpec(20, 40, 4, 20, 1, length=7, validation=12, **TWO), 0),
+    (RunSpec(20, 40, 6, 18, 2, variant="softmax", length=7, validation=2, **THREE), 0),
+    (RunSpec(20, 40, 4, 40, 3, length=7, validation=2, **ONE), 0),
+    (RunSpec(20, 20, 5, 50, 4, length=4, validation=2, **JOINED, **ONE), 0),
+    (RunSpec(20, 20, 5, 50, 5, variant="sum", length=4, validation=2, **ONE), 0),
+    (RunSpec(20, 20, 6, 50, 5, variant="value", length=4, validation=2, **TWO), 0),
+    (RunSpec(12, 20, 2, 130, 6, length=4, validation=2, **ONE), 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "before"), [(replace(spec, test=4), before) for spec, before in FEW]
+)
+def test_triton_follows_the_reference(spec, before):
+    follow_the_reference(made("triton"), spec, before, steps=4)
+
+
+@given(
+    heads=st.integers(1, 300),
+    key_dim=st.integers(1, 2000),
+    d_model=st.integers(1, 1024),
+    length=st.integers(1, 64),
+)
+def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
+    heads, key_dim, d_model, length
+):
+    triton_shape = pytest.importorskip("headcount.training.engines.triton.shape")
+    shape = triton_shape.Shape.of(RunSpec(64, d_model, heads, key_dim, length=length))
+    assert 1 <= shape.warps <= 16
+    assert 1 <= shape.check_warps <= 16
+    assert shape.group * shape.part <= max(128, shape.part)
+    assert shape.block * shape.group * shape.part <= 8192
+
+
+def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):
+    """Slow shapes go to other processes; the count is of shapes, not of runs."""
+    pytest.importorskip("triton")
+    from headcount.training.engines.triton import warmup as triton_warmup
+    from headcount.training.engines.triton.engine import TritonEngine
+
+    if (engine := TritonEngine()).device != "cpu":
+        pytest.skip("with a device the kernels compile for good")
+    monkeypatch.setattr(triton_warmup, "_CACHED", -1.0)  # every shape counts as slow
+    monkeypatch.setattr(triton_warmup, "cores", lambda: 2)
+    touched = []
+    monkeypatch.setattr(triton_warmup, "touch", lambda spec, engine: touched.append(spec))
+    small = RunSpec(32, 16, 1, 4, validation=2, test=2, check_every=2, steps=2)
+    specs = [replace(small, heads=heads, seed=seed) for heads in (1, 2, 4) for seed in (0, 1)]
+    assert triton_warmup.warm_up(specs, engine) == 3
+    assert [spec.heads for spec in touched] == [4]  # the largest, here; the others elsewhere
