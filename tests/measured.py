@@ -6,15 +6,11 @@ from functools import cache
 
 import pandas as pd
 
-from headcount.reproduction.evidence import KEY, Evidence
-from headcount.reproduction.shipped import MEASURED, measured_runs
+from headcount.reproduction.evidence import KEY
+from headcount.reproduction.shipped import measured_evidence, measured_runs
 from headcount.sweeps.grid import paper_runs
 
-
-@cache
-def measured_evidence() -> Evidence:
-    """What the measured runs came to, judged once a process."""
-    return MEASURED.evidence()
+__all__ = ["base_runs", "measured_evidence"]
 
 
 @cache

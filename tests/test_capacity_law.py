@@ -26,7 +26,7 @@ from headcount.reproduction.law_verdicts import (
     verdicts,
 )
 from headcount.reproduction.refined_verdicts import law_verdicts, refined_verdicts
-from headcount.reproduction.shipped import MEASURED
+from headcount.reproduction.shipped import measured_evidence
 from headcount.theory.capacity_law import (
     degrees_of_freedom,
     freedom_needed,
@@ -195,13 +195,13 @@ def test_the_figure_shows_every_configuration_under_max():
     runs = law_runs()
     shown = runs[(runs["variant"] == "max") & runs["ratio"].between(0.7, 1.85)]
     assert sum(row["runs"] for row in rows) == len(shown)
-    assert [row["verdict"] for row in law.table(MEASURED.evidence()).to_dict("records")] == [
+    assert [row["verdict"] for row in law.table(measured_evidence()).to_dict("records")] == [
         one.verdict for one in verdicts()
     ]
 
 
 def test_the_figure_belongs_to_the_shipped_results(tmp_path):
-    made = replace(MEASURED.evidence(), provenance={"preset": "quick"})
+    made = replace(measured_evidence(), provenance={"preset": "quick"})
     with pytest.raises(InputError, match="not measured by the preset “quick”"):
         law.draw(made)
     assert "not part of this reproduction" in law.meaning(made)

@@ -21,14 +21,14 @@ from headcount.report.figures import (
 from headcount.reproduction.adviser_verdicts import followed
 from headcount.reproduction.separability import measured_separability
 from headcount.reproduction.shared_key_verdicts import shared_key_thresholds
-from headcount.reproduction.shipped import MEASURED
+from headcount.reproduction.shipped import measured_evidence
 
 MODULES = (adviser, laws, relations, separability, shared_block, shared_keys, steps)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)
 def test_the_figures_belong_to_the_shipped_results(module):
-    made = replace(MEASURED.evidence(), provenance={"preset": "quick"})
+    made = replace(measured_evidence(), provenance={"preset": "quick"})
     for make in (module.draw, module.table):
         with pytest.raises(InputError, match="not measured by the preset “quick”"):
             make(made)

@@ -41,7 +41,11 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     >>> curves(runs)[["budget", "mean", "runs"]].to_dict("records")
     [{'budget': 20, 'mean': 0.99, 'runs': 2}]
     """
-    table = checked_runs(frame)
+    return curves_of(checked_runs(frame))
+
+
+def curves_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The curves of checked runs."""
     point = point_columns(table)
     # Sums are taken about the first seed's score, so that seeds that agree have exactly that mean
     # and no spread: rounding must not move a mean across the threshold's level.
@@ -92,7 +96,7 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def point_columns(table: pd.DataFrame) -> list[str]:
     """The columns that tell the points of checked runs apart."""
-    return [*POINT, *(name for name in USUAL if len(set(table[name])) > 1)]
+    return [*POINT, *(name for name in USUAL if table[name].nunique(dropna=False) > 1)]
 
 
 def _at(rows: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from headcount.analysis.curves import POINT, checked_runs, curves, point_columns
+from headcount.analysis.curves import POINT, checked_runs, curves_of, point_columns
 from headcount.errors import InputError
 from headcount.notebook import chart
 
@@ -102,9 +102,10 @@ def thresholds(frame: pd.DataFrame, level: float = LEVEL) -> Thresholds:
     """
     table = _f1_runs(frame)
     point = point_columns(table)
+    by_point = dict(iter(curves_of(table).groupby(point, sort=True)))
     found = [
-        vars(_threshold(runs, level)) | _point(runs, point)
-        for _, runs in table.groupby(point, sort=True)
+        vars(_threshold(runs, by_point[at], level)) | _point(runs, point)
+        for at, runs in table.groupby(point, sort=True)
     ]
     columns = dict.fromkeys([*point, *(item.name for item in fields(Threshold))])
     return Thresholds(_as_frame(found, list(columns)))
@@ -114,7 +115,7 @@ def thresholds_by_heads(frame: pd.DataFrame, level: float = LEVEL) -> pd.DataFra
     """The three budgets of every head count: the threshold if only that count had been tried."""
     rows, table = [], _f1_runs(frame)
     point = point_columns(table)
-    for _, curve in curves(table).groupby([*point, "heads"], sort=True):
+    for _, curve in curves_of(table).groupby([*point, "heads"], sort=True):
         entries = _entries(curve)
         best = _best(entries, level)
         split = {"key_dim": best and best.budget // best.heads, "mean": best and best.mean}
@@ -129,7 +130,7 @@ def threshold(frame: pd.DataFrame, level: float = LEVEL) -> Threshold:
     points = len(table[point_columns(table)].drop_duplicates())
     if points != 1:
         raise InputError(f"the frame of runs holds {points} points; select one, or use thresholds")
-    return _threshold(table, level)
+    return _threshold(table, curves_of(table), level)
 
 
 def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, int]:
@@ -142,8 +143,13 @@ def heads_interval(frame: pd.DataFrame, budget: int, heads: int) -> tuple[int, i
     better. Each is compared to h* by a paired two-sided t-test on the F1 of the common seeds and is
     kept where p > 0.05. One with fewer than two common seeds cannot be tested and is not kept.
     """
+    return _heads_interval(_f1_runs(frame), budget, heads)
+
+
+def _heads_interval(runs: pd.DataFrame, budget: int, heads: int) -> tuple[int, int]:
+    """The interval of `heads_interval`, from checked runs."""
     scores: dict[tuple[int, int], dict[int, float]] = {}
-    for count, tried, seed, score in _rows(_f1_runs(frame), "heads", "budget", "seed", "score"):
+    for count, tried, seed, score in _rows(runs, "heads", "budget", "seed", "score"):
         scores.setdefault((count, tried), {})[seed] = score
     if (heads, budget) not in scores:
         raise InputError(f"no run has {heads} heads and budget {budget}; pass a tested pair")
@@ -189,15 +195,16 @@ def _f1_runs(frame: pd.DataFrame) -> pd.DataFrame:
     return judged
 
 
-def _threshold(runs: pd.DataFrame, level: float) -> Threshold:
-    entries = _entries(curves(runs))
+def _threshold(runs: pd.DataFrame, curve: pd.DataFrame, level: float) -> Threshold:
+    """The threshold of one point, from its checked runs and their curves."""
+    entries = _entries(curve)
     known = _point(runs, POINT) | _three_budgets(entries, level)
     best = _best(entries, level)
     if best is None:
         return Threshold(
             **known, heads=None, key_dim=None, mean=None, heads_low=None, heads_high=None
         )
-    low, high = heads_interval(runs, best.budget, best.heads)
+    low, high = _heads_interval(runs, best.budget, best.heads)
     split = {"heads": best.heads, "key_dim": best.budget // best.heads, "mean": best.mean}
     return Threshold(**known, **split, heads_low=low, heads_high=high)
 

@@ -148,11 +148,11 @@ def report(
     from headcount.report.figures import chosen_figures
     from headcount.report.page import write_report
     from headcount.reproduction.results_folder import ResultsFolder, writable
-    from headcount.reproduction.shipped import MEASURED
+    from headcount.reproduction.shipped import MEASURED, measured_evidence
 
     figures = chosen_figures(_names(only))
     results = ResultsFolder(folder) if folder else MEASURED
-    evidence = results.evidence()
+    evidence = results.evidence() if folder else measured_evidence()
     target = writable(out or folder or Path("results/report"))
     with progress_line() as tell:
         tell("drawing the report")

@@ -14,7 +14,7 @@ from headcount.report.formatting import listed
 from headcount.report.rules import rule
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.results_folder import ResultsFolder
-from headcount.reproduction.shipped import MEASURED
+from headcount.reproduction.shipped import MEASURED, measured_evidence
 
 Agreement = Literal["agrees", "differs", "counted", "not measured here", "nothing to compare with"]
 
@@ -80,7 +80,7 @@ def tally_text(local: Mapping[str, LocalVerdict]) -> str:
 @cache
 def shipped_claims() -> tuple[Claim, ...]:
     """The claims as the runs at the scale of the paper judge them, which are shipped."""
-    return tuple(claims(MEASURED.evidence()))
+    return tuple(claims(measured_evidence()))
 
 
 def _same_part(folder: ResultsFolder, evidence: Evidence) -> Evidence:

@@ -16,7 +16,7 @@ from headcount.report.figures.base import Claim
 from headcount.report.formatting import listed
 from headcount.report.rules import Rule, rules, rules_version
 from headcount.report.statements import statements
-from headcount.reproduction.shipped import MEASURED
+from headcount.reproduction.shipped import measured_evidence
 
 PAGE, README = Path("docs/reproduction.md"), Path("README.md")
 _COLUMNS = 100
@@ -97,7 +97,7 @@ def _brief(claim: Claim) -> str:
 
 def reproduction_page() -> str:
     """The text of docs/reproduction.md."""
-    made = MEASURED.evidence().provenance
+    made = measured_evidence().provenance
     parts = [
         "# Claims, rules and verdicts",
         f"This page is written by `make docs` from the runs that are shipped with headcount "

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from headcount.errors import InputError
+from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.frontier_file import read_frontier
 from headcount.reproduction.results_folder import ResultsFolder
 
@@ -40,6 +41,12 @@ def measured_runs(variant: str | None = None) -> pd.DataFrame:
 @cache
 def _all_runs() -> pd.DataFrame:
     return MEASURED.runs()
+
+
+@cache
+def measured_evidence() -> Evidence:
+    """What the shipped runs came to, evaluated once a process."""
+    return MEASURED.evidence()
 
 
 @cache

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
@@ -55,10 +55,10 @@ class Spec(_Budgets):
 
     def __post_init__(self) -> None:
         # Equal specs must have equal JSON, so 16.0, numpy's 16 and 16 all become the field's type.
-        for field in fields(self):
-            kind = {"int": int, "float": float}.get(str(field.type), str)
-            value = _typed(field.name, getattr(self, field.name), kind)
-            object.__setattr__(self, field.name, value)
+        for name, kind in _kinds(type(self)):
+            value = getattr(self, name)
+            if type(value) is not kind:  # a sweep makes tens of thousands of specs
+                object.__setattr__(self, name, _typed(name, value, kind))
 
     @cached_property
     def hash(self) -> str:
@@ -115,6 +115,13 @@ class Spec(_Budgets):
         if getattr(self, name) not in choices:
             value = getattr(self, name)
             raise InputError(f"{name} {value!r} is unknown; use {', '.join(choices)}")
+
+
+@cache
+def _kinds(cls: type[Spec]) -> tuple[tuple[str, type], ...]:
+    """The fields of a spec, each with its type."""
+    types = {"int": int, "float": float}
+    return tuple((field.name, types.get(str(field.type), str)) for field in fields(cls))
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:

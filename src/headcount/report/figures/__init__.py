@@ -40,7 +40,7 @@ from headcount.report.figures.base import Claim, Figure
 from headcount.report.rules import rules
 from headcount.reproduction.evidence import Evidence
 from headcount.reproduction.presets import Need, preset, restricted
-from headcount.reproduction.shipped import MEASURED
+from headcount.reproduction.shipped import measured_evidence
 
 FIGURES: tuple[Figure, ...] = (
     fig1.FIGURE,
@@ -107,7 +107,7 @@ def figure(name: str, evidence: Evidence | None = None) -> Any:
     (found,) = chosen_figures([name])
     make = found.draw or found.table
     assert make is not None  # a figure has a chart, a table or both
-    return make(MEASURED.evidence() if evidence is None else evidence)
+    return make(measured_evidence() if evidence is None else evidence)
 
 
 def claims(evidence: Evidence) -> list[Claim]:
