@@ -36,7 +36,7 @@ browser: .venv/installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 
 test-browser: browser
-	$(BIN)/pytest -m browser tests/test_browser.py tests/test_explorer_browser.py
+	$(BIN)/pytest -m browser tests
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

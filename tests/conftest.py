@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
@@ -25,6 +24,8 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
 
 install_import_hook("headcount", "tests.typechecker.checked")
+
+pytest_plugins = ["tests.browser_pages"]  # imported after the hook is in place
 
 torch.set_num_threads(1)  # the problems are small: a second thread only waits
 
@@ -79,23 +80,3 @@ def filled(path) -> Path:
     with Store(path) as store:
         store.add(map(result_of, range(40)))
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, offline in every test that uses it; skipped where it is not installed."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        pytest.skip("playwright is not installed; `make browser` installs it")
-    program = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    if program is None:
-        pytest.skip("there is no chromium; `make browser` installs Debian's")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
