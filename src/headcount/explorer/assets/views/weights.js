@@ -7,6 +7,7 @@ import { drawCircle, itemAt, wrongPairs } from "./circle.js";
 import { fittedEdges, readEdges } from "./edge_file.js";
 import { BadFile, readWeights } from "./files.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
+import { decoded } from "./separated.js";
 import { change } from "./state.js";
 import { readTable } from "./table_file.js";
 import { headColour, onTheme } from "./theme.js";
@@ -26,10 +27,10 @@ let chosen = -1;
 /** Which of the three a file is, read: by its suffix, and for .safetensors by its contents. */
 async function readFile(file) {
   const suffix = file.name.toLowerCase().split(".").pop();
-  if (suffix === "csv" || suffix === "tsv") {
-    return ["edges", readEdges(await file.text(), file.name)];
-  }
   const buffer = await file.arrayBuffer();
+  if (suffix === "csv" || suffix === "tsv") {
+    return ["edges", readEdges(decoded(buffer, file.name), file.name)];
+  }
   if (suffix === "npy") return ["table", readTable(buffer, file.name)];
   if (suffix !== "safetensors") {
     throw new BadFile(`${file.name}: unknown kind of file; give weights (.safetensors), a graph `
