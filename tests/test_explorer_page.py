@@ -122,3 +122,44 @@ def test_the_dark_is_dark(explorer):
     light, dark = (explorer(color_scheme=scheme).evaluate(colour) for scheme in ("light", "dark"))
     assert light == "rgb(255, 255, 255)"
     assert dark == "rgb(21, 24, 28)"
+
+
+def test_a_link_goes_to_the_step_where_training_rests(explorer):
+    page = explorer("#m=16&d=8&speed=2000&inside=open", width=390)
+    page.wait_for_function(f"{FRAMES}?.[1].step > 50")
+    page.keyboard.press("Space")
+    page.click("#watch [name=grouped]")
+    page.focus("[data-run='1'] .circle")
+    page.keyboard.press("End")
+    page.wait_for_function("/step=.*item=15&group=0&inside=open/.test(location.hash)")
+    page.wait_for_function(f"{FRAMES}[1].perHead")
+    hash = page.evaluate("location.hash")
+    again = explorer(hash, width=390)
+    step = page.evaluate("explorer.state.step")
+    assert f"step={step}&" in hash
+    again.wait_for_function(f"{FRAMES}?.[1].step === {step} && {FRAMES}[1].perHead")
+    again.wait_for_function("document.querySelector('.picked').textContent")
+    assert again.evaluate("({ ...explorer.state })") == page.evaluate("({ ...explorer.state })")
+    for shown in (f"{FRAMES}.map((frame) => [...frame.joined])", f"{FRAMES}[1].owner"):
+        assert again.evaluate(shown) == page.evaluate(shown)
+    for part in ("[data-run='0'] .picked", "[data-run='1'] .picked", "[data-inside='1'] .facts"):
+        assert again.inner_text(part) == page.inner_text(part) != ""
+    assert not again.is_checked("#watch [name=grouped]")
+    assert again.inner_text("[data-do=play]") == "Play"
+    again.wait_for_timeout(200)
+    assert again.evaluate(f"{FRAMES}[1].step") == step  # it rests there
+    again.evaluate("location.hash = '#m=16&d=8&step=7'")
+    again.wait_for_function(f"{FRAMES}?.[1].step === 7")
+    again.locator("#watch input[name=m]").fill("18")  # another run is not at that step
+    assert again.evaluate("explorer.state.step") == 0
+
+
+def test_a_link_copied_while_training_runs_has_its_step(explorer):
+    page = explorer("#m=16&d=8", permissions=["clipboard-read", "clipboard-write"])
+    page.wait_for_function(f"{FRAMES}?.[1].step > 20")
+    page.click("[data-copy=link]")
+    page.wait_for_function("document.querySelector('[data-copy=link]').textContent === 'Copied'")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert int(copied.split("step=")[1]) > 20
+    assert page.evaluate("explorer.views.watch.trainer.playing")
+    assert "step" not in page.evaluate("location.hash")

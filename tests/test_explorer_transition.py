@@ -39,3 +39,30 @@ def test_a_sweep_gives_way_to_the_reader(explorer):
         assert page.evaluate("[explorer.state.tm, explorer.state.td]") == [32, 16]
         page.click(leave)
         assert sweep.text_content() == "Train m = 32 … 60 in turn"
+
+
+def test_training_is_paused_stepped_and_found_again(explorer):
+    page = explorer("#view=transition&td=8&tm=20")
+    steps = "explorer.views.transition.trainer.frames?.[0].step"
+    play = page.locator("#transition [data-do=play]")
+    page.wait_for_function(f"{steps} > 0")
+    assert play.inner_text() == "Pause"
+    page.keyboard.press("Space")
+    assert play.inner_text() == "Play"
+    page.wait_for_function("location.hash.includes('tstep=')")
+    rest = page.evaluate("explorer.state.tstep")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"explorer.state.tstep === {rest + 250}")
+    page.wait_for_function(f"location.hash.includes('tstep={rest + 250}')")
+    page.click("text=Watch")
+    page.click("text=The transition")
+    assert play.inner_text() == "Play"  # it was paused when it was left
+    again = explorer(page.evaluate("location.hash"))
+    again.wait_for_function(f"{steps} === {rest + 250}")
+    scores = "[...explorer.views.transition.trainer.frames[0].joined]"
+    assert again.evaluate(scores) == page.evaluate(scores)
+    again.keyboard.press("r")
+    assert again.evaluate("[explorer.state.tstep, explorer.views.transition.trainer.playing]") == [
+        0,
+        True,
+    ]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.explorer.contents import antonym_pairs
 from headcount.training.engines.torch import TorchEngine
 from tests.browser_pages import FRAMES
 
@@ -113,3 +114,58 @@ def test_the_title_claims_only_what_the_first_runs_show(explorer):
         page = explorer(hash, reduced_motion="reduce")
         assert page.inner_text("#watch h1") == "One wide head beside 4 narrow ones at equal D_K"
         assert page.is_hidden("#watch .outcome")
+
+
+def test_the_circles_are_browsed_with_the_keyboard(explorer):
+    page = explorer("#graph=antonyms&m=8&d=4", reduced_motion="reduce")
+    page.wait_for_function(f"{FRAMES} !== null && document.querySelector('.verdict').textContent")
+    circles = page.locator("#watch .circle")
+    assert circles.nth(0).get_attribute("aria-valuetext") == "no item chosen"
+    circles.nth(0).focus()
+    for key, item in [("ArrowRight", 0), ("ArrowDown", 1), ("ArrowLeft", 0), ("ArrowUp", 7)]:
+        page.keyboard.press(key)
+        assert page.evaluate("explorer.state.item") == item
+    page.keyboard.press("Home")
+    seen = [circles.nth(n).get_attribute("aria-valuetext") for n in (0, 1)]
+    told = [page.inner_text(f"[data-run='{n}'] .picked") for n in (0, 1)]
+    assert seen == told  # both models on the same item
+    source, target = told[0].split(":")[0].split(" → ")
+    assert [source, target] in antonym_pairs() or [target, source] in antonym_pairs()
+    assert circles.nth(0).get_attribute("role") == "slider"
+    assert circles.nth(0).get_attribute("aria-valuemax") == "7"
+    page.keyboard.press("2")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert page.inner_text("#problem .told") == f"{source} → {target}"
+    page.keyboard.press("1")
+    page.focus("[data-run='1'] .circle")
+    page.keyboard.press("Escape")
+    assert page.evaluate("explorer.state.item") == -1
+    assert page.inner_text("[data-run='1'] .picked") == ""
+
+
+def test_a_click_chooses_an_item_and_another_lets_it_go(explorer):
+    page = explorer(reduced_motion="reduce")
+    page.wait_for_function(f"{FRAMES} !== null && document.querySelector('.verdict').textContent")
+    box = page.locator("[data-run='0'] .circle").bounding_box()
+    place = (box["x"] + box["width"] / 2, box["y"] + box["width"] * 0.045)
+    page.mouse.click(*place)
+    page.mouse.move(5, 5)
+    assert page.evaluate("explorer.state.item") == 0
+    assert page.inner_text("[data-run='1'] .picked").startswith("item 0 → item ")
+    page.mouse.click(*place)
+    assert page.evaluate("explorer.state.item") == -1
+
+
+def test_a_phone_shows_heads_two_by_two_and_points_to_touch(explorer):
+    page = explorer("#inside=open", width=390, reduced_motion="reduce")
+    page.wait_for_function(f"{FRAMES}?.[1].perHead")
+    heads = page.locator("[data-inside='1'] .heads canvas")
+    boxes = [heads.nth(n).bounding_box() for n in range(4)]
+    lefts, tops = ({round(box[side]) for box in boxes} for side in ("x", "y"))
+    assert len(lefts) == len(tops) == 2
+    assert all(box["width"] > 60 for box in boxes)
+    radius = page.evaluate(
+        """() => modules["views/circle.js"].drawCircle(document.querySelector(".circle"),
+          modules["engine/problem.js"].permutationGraph(64, 1), {}).size"""
+    )
+    assert radius > 2.4  # of 6.5 pixels from one to the next

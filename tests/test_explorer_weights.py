@@ -129,3 +129,20 @@ def test_a_page_with_weights_is_left_and_found_again(explorer, own_files, tmp_pa
     page.wait_for_function("location.hash === '#view=watch'")
     assert explorer("#view=watch", page=own).is_visible("#watch")
     assert explorer("#seed=3", page=own).is_visible("#weights")
+
+
+def test_scores_are_not_rounded_to_float32(explorer, tmp_path):
+    """The edge scores 0.1, which is not above a threshold of 0.1, and above it in float32."""
+    queries = torch.tensor([[[1.0], [0.0]]], dtype=torch.float64)
+    keys = torch.tensor([[[0.0], [0.1]]], dtype=torch.float64)
+    page = explorer("#view=weights")
+    (tmp_path / "graph.csv").write_text("source,target\n0,1\n")
+    hc.save_embeddings(torch.eye(2), tmp_path / "table.npy")
+    expected = {0.1: "Too close to the threshold", 0.1 + 1e-8: "Not exact: 1 of 1 edges"}
+    for threshold, told in (expected | {0.1 - 1e-8: "Exact: "}).items():
+        hc.KeyQuery(queries, keys, threshold).save(tmp_path / "weights.safetensors")
+        names = ("weights.safetensors", "graph.csv", "table.npy")
+        page.set_input_files("input[type=file]", [str(tmp_path / name) for name in names])
+        page.wait_for_function(
+            f"document.querySelector('#weights .told').textContent.startsWith('{told}')"
+        )
