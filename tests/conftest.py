@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -27,12 +26,13 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
 
 install_import_hook("headcount", "tests.typechecker.checked")
 
+# Imported after the hook is in place.
+pytest_plugins = ["tests.browser_pages", "tests.made_engines"]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # the problems are small: a second thread only waits
-
-from tests.made_engines import engine, fast_engine  # noqa: E402, F401  (fixtures)
 
 
 @pytest.fixture(scope="session")
@@ -85,23 +85,3 @@ def filled(path) -> Path:
     with Store(path) as store:
         store.add(map(result_of, range(40)))
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, offline in every test that uses it; skipped where it is not installed."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        pytest.skip("playwright is not installed; `make browser` installs it")
-    program = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    if program is None:
-        pytest.skip("there is no chromium; `make browser` installs Debian's")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()

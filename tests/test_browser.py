@@ -30,39 +30,17 @@ def report(browser, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def opened(browser, report):
-    """Open the report at a width; network requests and logged errors fail the test at the end."""
-    contexts, asked, errors = [], [], []
-
-    def gate(route):
-        if route.request.url.startswith(("file:", "data:")):
-            route.continue_()
-        else:
-            asked.append(route.request.url)
-            route.abort()
+def opened(offline_tab, report):
+    """Open the report at a width, offline."""
 
     def open_page(width: int = 1280, wait: bool = True, hash: str = "", **options):
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, offline=True, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.route("**/*", gate)
-        page.on(
-            "console",
-            lambda message: errors.append(message.text) if message.type == "error" else None,
-        )
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        page = offline_tab(width, ("file:", "data:"), **options)
         page.goto(report.as_uri() + hash)
         if wait:
             page.wait_for_function(_DRAWN)
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert asked == []
-    assert errors == []
+    return open_page
 
 
 def marks(page, chart: str) -> int:

@@ -126,3 +126,15 @@ def test_new_files_may_be_read_by_whom_the_umask_lets(tmp_path):
     (tmp_path / "plain").touch()
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+def test_a_sign_too_many_is_a_name(tmp_path):
+    (tmp_path / "g.csv").write_text("source,target\n-+1,2\n")
+    with pytest.raises(InputError, match=r"line 2: '-\+1,2' is not two ids"):
+        read_graph(tmp_path / "g.csv", items=3)
+
+
+def test_a_header_may_go_on_in_the_next_line(tmp_path):
+    (tmp_path / "g.csv").write_text('source,target,"a\nnote"\n0,1,\nx,y,\n')
+    with pytest.raises(InputError, match="line 4: 'x,y' is not two ids"):
+        read_graph(tmp_path / "g.csv", items=2)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     # Weights: build them, read them, hand them to torch
     from headcount.attention.key_query import KeyQuery as KeyQuery
     from headcount.constructions.construct import construct as construct
+    from headcount.constructions.compressive_noise import measure_noise as measure_noise
+    from headcount.constructions.compressive_noise import CompressiveNoise as CompressiveNoise
     from headcount.compiler.compile import compile as compile
     from headcount.compiler.search import Compiled as Compiled
     from headcount.compiler.certificate import Certificate as Certificate

@@ -23,6 +23,10 @@ def noise(
         int | None,
         typer.Option(help="Also read contexts of ℓ items by softmax: Eqs. (7)–(18), measured."),
     ] = None,
+    pair: Annotated[
+        tuple[int, int] | None,
+        typer.Option(help="Also split one score: a source and a target.", metavar="I J"),
+    ] = None,
     seed: Seed = 0,
     chart: Annotated[
         Path | None, typer.Option(help="Draw Section 5 here (.png, .svg or .pdf).")
@@ -35,18 +39,24 @@ def noise(
     Example:
       headcount noise --items 2048 --d-model 256 --key-dim 64 --chart noise.png
       headcount noise --items 2048 --d-model 512 --key-dim 1024 --context-length 64
+      headcount noise --items 128 --d-model 64 --heads 2 --pair 0 89
     """
     from headcount.constructions.compressive_noise import measure_noise
     from headcount.constructions.softmax_background import measure_background
 
     check_output(chart, *CHARTS)
-    result = asdict(measure_noise(items, d_model, key_dim, heads=heads, seed=seed))
+    result = asdict(measure_noise(items, d_model, key_dim, heads=heads, seed=seed, pair=pair))
     parts = {
         name: f"rms {part['rms']:.4g}, largest {part['max']:.4g}, "
         f"its mean given X at most {part['max_mean']:.4g}"
         for name, part in result["parts"].items()
     }
+    one = result.pop("pair")
     shown = {name: value for name, value in result.items() if name != "parts"} | parts
+    if pair is not None and one is not None:
+        result["pair"] = {"source": pair[0], "target": pair[1], **one}
+        terms = ", ".join(f"{name} {value:.4g}" for name, value in one.items())
+        shown[f"score of {pair[0]} → {pair[1]}"] = terms
     if context_length is not None:
         background = measure_background(
             items, d_model, key_dim, context_length, heads=heads, seed=seed

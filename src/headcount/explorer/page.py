@@ -105,7 +105,7 @@ def _embedded(weights: KeyQuery, graph: Graph, table: TableLike) -> Mapping[str,
             f"{graph.items:,} items are more than the page can draw; choose at most {MOST_ITEMS:,}"
         )
     array = io.BytesIO()
-    np.save(array, rows.cpu().numpy().astype(np.float32))
+    np.save(array, rows.cpu().numpy())  # float64 stays: rounding would change what is exact
     with TemporaryDirectory() as folder:
         file = Path(folder) / "weights.safetensors"
         weights.detached().save(file)

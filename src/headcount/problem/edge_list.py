@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from headcount.shapes import Int
 _BLOCK = 1_000_000  # edges held as text at a time
 _HEADER = ["source", "target"]
 _NAMED = ["source_name", "target_name"]  # titles under which numbers are names too
+_ID = re.compile(r"[+-]?\d+")
 
 Record = tuple[int, str, str]  # line number, source, target
 
@@ -181,8 +183,8 @@ def _plain_ids(path: Path) -> Int[np.ndarray, "edges 2"] | None:
 def _records(path: Path, columns: _Columns) -> Iterator[Record]:
     """Line number, source and target of every edge, in the order of the file."""
     source, target, width, _ = columns
-    for line, fields in read_records(path, _separator(path)):
-        if line == 1:
+    for place, (line, fields) in enumerate(read_records(path, _separator(path))):
+        if place == 0:  # the header, also where a title in quotes goes on in the next line
             continue
         ends = [fields[place] for place in (source, target) if place < len(fields)]
         if len(fields) > width or len(ends) < 2 or not all(map(str.strip, ends)):
@@ -276,5 +278,4 @@ def _shown(fields: list[str]) -> str:
 
 
 def _is_id(field: str) -> bool:
-    digits = field.strip().removeprefix("-").removeprefix("+")
-    return digits.isdecimal()
+    return _ID.fullmatch(field.strip()) is not None

@@ -15,14 +15,16 @@ const VIEWS = { watch, problem: problemView, interference, transition, plan: pla
   weights: weightsView };
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
+let left = null; // the view that was shown last
 function showView() {
   for (const tab of tabs) {
     const chosen = tab.dataset.view === state.view;
     tab.setAttribute("aria-selected", String(chosen));
     tab.tabIndex = chosen ? 0 : -1;
     document.getElementById(tab.dataset.view).hidden = !chosen;
-    if (!chosen) VIEWS[tab.dataset.view].pause?.();
   }
+  if (left && left !== state.view) VIEWS[left].pause?.();
+  left = state.view;
   VIEWS[state.view].show();
 }
 
@@ -60,7 +62,7 @@ async function copy(text) {
 }
 
 const copied = {
-  link: () => location.href.replace(/#.*$/, "") + hash(),
+  link: () => location.href.replace(/#.*$/, "") + hash(VIEWS[state.view].now?.()),
   command: () => snippets().command,
   python: () => snippets().python,
 };

@@ -1,8 +1,8 @@
 /** Scores of all ordered pairs of items, and what they say of a graph. */
 
-/** Queries or keys of every item, head by head: items × d_k each. */
-export function projected(weights, rows, items, heads, dModel, keyDim) {
-  const out = new Float32Array(heads * items * keyDim);
+/** Queries or keys of every item, head by head: items × d_k each, in an array of type `Floats`. */
+export function projected(weights, rows, items, { heads, dModel, keyDim, Floats }) {
+  const out = new Floats(heads * items * keyDim);
   for (let head = 0; head < heads; head += 1) {
     for (let item = 0; item < items; item += 1) {
       const place = (head * items + item) * keyDim;
@@ -16,15 +16,19 @@ export function projected(weights, rows, items, heads, dModel, keyDim) {
   return out;
 }
 
-/** Joined scores, the head with the highest score of each pair, and each head's own scores. */
-export function scoreTable(weights, rows, items) {
+/**
+ * Joined scores, the head with the highest score of each pair, and each head's own scores. Training
+ * is in float32, as in the reference; weights of one's own are in `Floats` = Float64Array.
+ */
+export function scoreTable(weights, rows, items, Floats = Float32Array) {
   const { heads, dModel, keyDim, keyHead, aggregation } = weights;
-  const keyHeads = Math.max(...keyHead) + 1;
-  const queries = projected(weights.queries, rows, items, heads, dModel, keyDim);
-  const keys = projected(weights.keys, rows, items, keyHeads, dModel, keyDim);
-  const joined = new Float32Array(items * items).fill(aggregation === "sum" ? 0 : -Infinity);
-  const best = new Float32Array(items * items).fill(-Infinity);
-  const winner = new Uint8Array(items * items);
+  const keyHeads = keyHead[heads - 1] + 1;
+  const sizes = { dModel, keyDim, Floats };
+  const queries = projected(weights.queries, rows, items, { ...sizes, heads });
+  const keys = projected(weights.keys, rows, items, { ...sizes, heads: keyHeads });
+  const joined = new Floats(items * items).fill(aggregation === "sum" ? 0 : -Infinity);
+  const best = new Floats(items * items).fill(-Infinity);
+  const winner = new Uint16Array(items * items);
   const perHead = [];
   for (let head = 0; head < heads; head += 1) {
     const own = new Float32Array(items * items);
@@ -66,7 +70,7 @@ export function summary({ joined, winner }, graph, threshold) {
       if (score > threshold) falsePositives += 1;
     }
   }
-  const owner = Uint8Array.from(sources, (source, e) => winner[source * items + targets[e]]);
+  const owner = Uint16Array.from(sources, (source, e) => winner[source * items + targets[e]]);
   const found = Uint8Array.from(sources, (source, e) =>
     joined[source * items + targets[e]] > threshold ? 1 : 0);
   // Both sides of the threshold count: a margin above 0 means that no pair is on the wrong side.

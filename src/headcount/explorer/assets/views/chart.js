@@ -62,9 +62,10 @@ function drawGrid({ pen, box, x, y, letter }, xAxis, yAxis) {
   for (const value of ticks(xAxis.low, xAxis.high, across, xAxis.log)) {
     const label = short(value);
     const half = pen.measureText(label).width / 2;
-    if (x(value) - half < free) continue;
-    free = x(value) + half + letter * 0.6;
-    pen.fillText(label, x(value), box.bottom + letter * 0.4);
+    const middle = Math.min(x(value), box.right + letter - half); // on the canvas to its last digit
+    if (middle - half < free) continue;
+    free = middle + half + letter * 0.6;
+    pen.fillText(label, middle, box.bottom + letter * 0.4);
   }
   pen.fillText(xAxis.title, (box.left + box.right) / 2, box.bottom + letter * 1.75);
   pen.textAlign = "right";

@@ -4,6 +4,8 @@ import { fitted, letterSize, setFont, thickness } from "./canvas.js";
 import { colours, headColour } from "./theme.js";
 
 const MOST_WRONG = 400; // pairs drawn that are wrongly taken for edges
+const NARROWEST = 250; // pixels, of a circle with names around it
+const SMALLEST = 8; // pixels, of letters that can be read
 
 /** Pairs that are wrongly taken for edges: where they are many, every so many-th of them. */
 export function wrongPairs({ joined, threshold }, graph) {
@@ -45,28 +47,52 @@ function addChord(pen, from, to, [x, y], radius) {
 export function drawCircle(canvas, graph, look) {
   const { shown = null, chosen = -1, inside = null, names = null } = look;
   const { pen, width, height } = fitted(canvas);
-  const named = names && width > 380;
-  const letter = named ? Math.min(letterSize(), (1.8 * width) / graph.items) : 0;
+  const named = names && width > NARROWEST;
+  const fits = (1.8 * width) / graph.items; // letters with which all names have room
+  const letter = Math.min(letterSize(), Math.max(fits, SMALLEST));
   const widest = named ? letter * 4.4 : width * 0.045;
   const centre = [width / 2, height / 2];
   const radius = Math.min(width, height) / 2 - widest;
   const places = placesOf(graph.items, ...centre, radius);
-  const size = Math.max(1.2, Math.min(5 * thickness(), (radius * 2) / graph.items));
+  const size = Math.max(1.5, Math.min(5 * thickness(), (radius * 2.7) / graph.items));
   drawEdges(pen, graph, { shown, chosen, inside, places, centre, radius, size });
-  drawWrong(pen, shown, { places, centre, radius });
+  drawWrong(pen, shown, { chosen, places, centre, radius });
   drawItems(pen, graph, { shown, chosen, inside, places, size });
-  if (named) drawNames(pen, names, { places, letter, chosen, inside, size });
+  if (named) {
+    const shownNames = fits >= SMALLEST ? names.map((_, i) => i)
+      : namesWithRoom(graph, { chosen, inside, gap: letter * 1.1 / radius });
+    drawNames(pen, names, shownNames, { places, letter, chosen, inside, size });
+  }
   return { places, size };
 }
 
-function drawWrong(pen, shown, { places, centre, radius }) {
+/** Items whose names are most wanted, as many as have room: `gap` is the angle that a name takes. */
+function namesWithRoom({ items, sources, targets }, { chosen, inside, gap }) {
+  const ends = sources.reduce((found, source, e) =>
+    (source === chosen ? [...found, targets[e]] : found), chosen < 0 ? [] : [chosen]);
+  const wanted = [...ends, ...(inside ?? []), ...Array.from({ length: items }, (_, i) => i)];
+  const least = (gap * items) / (2 * Math.PI); // in items
+  const taken = [];
+  for (const item of wanted) {
+    const far = (other) => Math.min(Math.abs(item - other), items - Math.abs(item - other));
+    if (taken.every((other) => far(other) >= least)) taken.push(item);
+  }
+  return taken;
+}
+
+function drawWrong(pen, shown, { chosen, places, centre, radius }) {
   if (!shown?.wrong) return;
   pen.strokeStyle = colours.wrong;
-  pen.globalAlpha = 0.45;
   pen.lineWidth = 0.9 * thickness();
-  pen.beginPath(); // one path for all: hundreds of lines are drawn sixty times a second
-  for (const [i, j] of shown.wrong) addChord(pen, places[i], places[j], centre, radius);
-  pen.stroke();
+  const draw = (pairs, alpha) => {
+    pen.globalAlpha = alpha;
+    pen.beginPath(); // one path for all: hundreds of lines are drawn sixty times a second
+    for (const [i, j] of pairs) addChord(pen, places[i], places[j], centre, radius);
+    pen.stroke();
+  };
+  const own = chosen < 0 ? [] : shown.wrong.filter(([i]) => i === chosen);
+  draw(shown.wrong, chosen < 0 ? 0.45 : 0.15);
+  if (own.length) draw(own, 0.9);
   pen.globalAlpha = 1;
 }
 
@@ -116,10 +142,10 @@ function drawItems(pen, graph, { shown, chosen, inside, places, size }) {
   });
 }
 
-function drawNames(pen, names, { places, letter, chosen, inside, size }) {
+function drawNames(pen, names, shownNames, { places, letter, chosen, inside, size }) {
   setFont(pen, letter / letterSize());
   pen.textBaseline = "middle";
-  names.forEach((name, i) => {
+  for (const i of shownNames) {
     const [x, y, angle] = places[i];
     const left = Math.cos(angle) < -1e-9;
     pen.save();
@@ -127,9 +153,21 @@ function drawNames(pen, names, { places, letter, chosen, inside, size }) {
     pen.rotate(left ? angle + Math.PI : angle);
     pen.textAlign = left ? "right" : "left";
     pen.fillStyle = !inside || inside.has(i) || i === chosen ? colours.text : colours.soft;
-    pen.fillText(name, (left ? -1 : 1) * (size + letter * 0.5), 0);
+    pen.fillText(names[i], (left ? -1 : 1) * (size + letter * 0.5), 0);
     pen.restore();
-  });
+  }
+}
+
+/** What the scores make of an item: its edges, the heads that find them, and its mistakes. */
+export function itemWords(item, { found, owner, joined, threshold }, graph, nameOf) {
+  const edges = Array.from(graph.sources.keys()).filter((e) => graph.sources[e] === item);
+  const told = edges.map((e) => `${nameOf(item)} → ${nameOf(graph.targets[e])}: `
+    + (found[e] ? `found by head ${owner[e] + 1}` : "not found"));
+  const first = item * graph.items;
+  const wrong = joined.subarray(first, first + graph.items).reduce((count, score, j) =>
+    count + Number(score > threshold && !graph.isEdge[first + j]), 0);
+  if (wrong) told.push(`${wrong} wrong`);
+  return told.join("; ") || nameOf(item);
 }
 
 /** The item next to a place, or −1. */

@@ -1,25 +1,12 @@
 /** A graph of one's own, read in the browser from an edge list, and fitted to its table. */
 
 import { BadFile } from "./files.js";
+import { recordsOf } from "./separated.js";
 
 const MOST_ITEMS = 2048; // that the page draws
 const HEADER = ["source", "target"];
 const NAMED = ["source_name", "target_name"]; // titles under which numbers are names too
-const isId = (cell) => /^[+-]?\d+$/.test(cell);
-
-/** The fields of a line; one in quotes may hold the separator, and a quote if it is doubled. */
-function fieldsOf(line, separator) {
-  const fields = [""];
-  let quoted = false;
-  for (let i = 0; i < line.length; i += 1) {
-    const last = fields.length - 1;
-    if (line[i] === '"' && quoted && line[i + 1] === '"') fields[last] += line[i += 1];
-    else if (line[i] === '"' && (quoted || !fields[last].trim())) quoted = !quoted;
-    else if (line[i] === separator && !quoted) fields.push("");
-    else fields[last] += line[i];
-  }
-  return fields.map((field) => field.trim());
-}
+const isId = (cell) => /^\s*[+-]?\d+\s*$/.test(cell);
 
 /** Where the header has source and target, and whether they are names by its titles. */
 function columnsOf(titles, name) {
@@ -35,24 +22,28 @@ function columnsOf(titles, name) {
 /** Edges of a `.csv` or `.tsv` file: pairs of ids, or of names, which the table then numbers. */
 export function readEdges(text, name) {
   const separator = name.toLowerCase().endsWith(".tsv") ? "\t" : ",";
-  const [first, ...rest] = text.replace(/^\uFEFF/, "").split(/\r\n|\n|\r/);
-  const titles = fieldsOf(first, separator);
+  const [first] = text.split(/\r\n|\n|\r/, 1);
+  const titles = (recordsOf(first.trim(), separator, name)[0]?.[1] ?? []).map((one) => one.trim());
   const { places, byName } = columnsOf(titles, name);
-  const [pairs, lines] = [[], []];
-  rest.forEach((line, n) => {
-    if (!line.trim()) return;
-    const cells = fieldsOf(line, separator);
-    const pair = places.map((place) => cells[place]);
-    if (!pair.every(Boolean) || cells.length > titles.length) {
-      throw new BadFile(`${name}, line ${n + 2}: “${line.slice(0, 40)}” is not a pair; `
+  const [, ...rest] = recordsOf(text, separator, name);
+  const texts = rest.map(([line, fields]) => {
+    const pair = places.map((place) => fields[place]);
+    if (!pair.every((end) => end?.trim()) || fields.length > titles.length) {
+      throw new BadFile(`${name}, line ${line}: “${fields.join(",").slice(0, 40)}” is not a pair; `
         + "give source,target");
     }
-    pairs.push(pair);
-    lines.push(n + 2);
+    return pair;
   });
-  if (!pairs.length) throw new BadFile(`${name}: holds no edges; give lines of source,target`);
-  const named = byName || !pairs.flat().every(isId);
-  return { pairs: named ? pairs : pairs.map((pair) => pair.map(Number)), named, lines, file: name };
+  if (!texts.length) throw new BadFile(`${name}: holds no edges; give lines of source,target`);
+  const named = byName || !texts.flat().every(isId);
+  const pairs = named ? texts : texts.map((pair) => pair.map(Number));
+  return { pairs, texts, named, lines: rest.map(([line]) => line), file: name };
+}
+
+/** The item of a name, with or without the blanks around it. */
+function finder(names) {
+  const place = new Map(names.map((word, i) => [word, i]));
+  return (text) => place.get(text) ?? place.get(text.trim());
 }
 
 /** The ids of edges between names: the rows of the table have the names. */
@@ -61,22 +52,23 @@ function numbered({ pairs, lines, file }, names) {
     throw new BadFile(`${file}: has names, and the rows of the table have none; write ids, `
       + "or a table with names (.safetensors)");
   }
-  const place = new Map(names.map((word, i) => [word, i]));
+  const find = finder(names);
   return pairs.map((pair, e) => pair.map((word) => {
-    if (!place.has(word)) {
-      throw new BadFile(`${file}, line ${lines[e]}: “${word}” is not a row of the table; correct `
-        + "it or add its row");
+    const item = find(word);
+    if (item === undefined) {
+      throw new BadFile(`${file}, line ${lines[e]}: “${word.trim()}” is not a row of the table; `
+        + "correct it or add its row");
     }
-    return place.get(word);
+    return item;
   }));
 }
 
 /** Refuse numbers that are all names as well, and other items as names than as ids. */
-function requireIds({ pairs, file }, names) {
-  const place = new Map(names.map((word, i) => [word, i]));
-  const ends = pairs.flat();
-  if (!ends.every((id) => place.has(String(id)))) return;
-  if (ends.some((id) => place.get(String(id)) !== id)) {
+function requireIds({ texts, file }, names) {
+  const find = finder(names);
+  const ends = texts.flat();
+  if (!ends.every((text) => find(text) !== undefined)) return;
+  if (ends.some((text) => find(text) !== Number(text))) {
     throw new BadFile(`${file}: its numbers could be ids or names; title the columns `
       + "source_name,target_name where they are names");
   }

@@ -5,6 +5,7 @@ import { Decomposition, blocksOf, predictedN3, signatures } from "../theory/nois
 import { fitted, hover, letterSize, setFont } from "./canvas.js";
 import { chartOn, hit, line, mark, point, within } from "./chart.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
+import { chosenPair } from "./problems.js";
 import { change, constructedHeads, onState, state } from "./state.js";
 import { colours, headColour, onTheme } from "./theme.js";
 
@@ -25,11 +26,10 @@ function build() {
   const rows = gaussianTable(items, dModel, seed);
   const signed = signatures(items, keyDim, seed);
   const blocks = blocksOf(items, constructedHeads());
-  const source = Math.min(state.ii, items - 1);
+  const [source, target] = chosenPair();
   const head = blocks.findIndex(([first, end]) => source >= first && source < end);
   const parts = new Decomposition(rows, dModel, graph.targets, signed, keyDim, blocks[head]);
   const scores = parts.scores(items);
-  const target = state.ij < 0 || state.ij >= items ? graph.targets[source] : state.ij;
   built = { graph, rows, signed, blocks, head, parts, scores, source, target };
   Object.assign(built, { keyDim, dModel, items });
   built.spread = spreads();
@@ -98,6 +98,7 @@ function drawBars(found, keyDim) {
     return { label, from, to: sum, colour: headColour(colour), text: found[name].toFixed(1) };
   });
   steps.push({ label: "score", from: 0, to: sum, colour: colours.text, text: sum.toFixed(1) });
+  bars.setAttribute("aria-label", steps.map(({ label, text }) => `${label} ${text}`).join(", "));
   const ends = [0, keyDim * 1.1, ...steps.map((one) => one.to)];
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const pad = 0.08 * (high - low);
@@ -151,7 +152,7 @@ function drawGrowth() {
       const rows = all.filter(([, value]) => value > 0);
       line(chart, rows, { colour: headColour(colour), width: 2 });
       for (const [block, value] of rows) {
-        point(chart, block, value, { colour: headColour(colour), size: 3,
+        point(chart, block, value, { colour: headColour(colour), size: 4.5,
           text: `${label} at a block of ${block}: ${value.toFixed(2)}` });
       }
       const [block, value] = rows[Math.floor(rows.length / 3)];

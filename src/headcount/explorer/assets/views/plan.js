@@ -12,6 +12,7 @@ const section = document.getElementById("plan");
 const [laws, chances] = ["laws", "chances"].map((name) => section.querySelector(`.${name}`));
 const answer = section.querySelector(".answer");
 const table = section.querySelector("tbody");
+const legend = section.querySelector(".legend");
 const theory = JSON.parse(document.getElementById("theory").textContent);
 const measured = JSON.parse(document.getElementById("measured").textContent);
 const CURVES = [
@@ -76,7 +77,7 @@ function drawLaws(items, adviser, advice) {
     line(chart, [[1, items], [end, items]], { colour: colours.text, width: 1, dash: [1, 3] });
     for (const [degree, m, dModel, budget, heads] of measured.thresholds) {
       if (degree !== state.pr || dModel !== state.pd) continue;
-      point(chart, budget, m, { colour: headColour(2), size: 5,
+      point(chart, budget, m, { colour: headColour(2), size: 5.5,
         text: `measured: m = ${m} trained from D_K = ${budget} on, with ${heads} heads` });
     }
     if (advice.split) {
@@ -138,14 +139,18 @@ function drawChances(items, adviser, advice) {
       if (points.length) line(chart, points, { colour: colourOf(heads), width: 2, alpha });
     }
     for (const [, , , heads, budget, mean, runs] of own) {
-      point(chart, budget, mean, { colour: colourOf(heads), size: 3, alpha: 0.75,
+      point(chart, budget, mean, { colour: colourOf(heads), size: 4.5, alpha: 0.75,
         text: `${heads} × ${budget / heads}: mean F1 ${mean} of ${runs} runs` });
     }
   });
-  all.forEach((heads, row) => {
-    mark(chart, 1, 1, heads === 1 ? "one head" : `${heads} heads`, { colour: colourOf(heads),
-      weight: 600, shift: [8, chart.letter * (1 + 1.35 * row)] });
-  });
+  legend.replaceChildren(...all.map((heads) => {
+    const entry = Object.assign(document.createElement("li"), {
+      textContent: heads === 1 ? "one head" : `${heads} heads` });
+    entry.style.setProperty("--head", colourOf(heads));
+    entry.classList.toggle("lined", counts.includes(heads));
+    entry.classList.toggle("dotted", own.some((row) => row[3] === heads));
+    return entry;
+  }));
   if (!own.length) {
     mark(chart, most, 0, "no shipped runs at these sizes", { colour: colours.soft, align: "right",
       shift: [-4, -12] });

@@ -2,8 +2,8 @@
 
 import { ContextSampler } from "../engine/contexts.js";
 import { runSpec, trainingKey } from "../engine/problem.js";
-import { announce, hover } from "./canvas.js";
-import { drawCircle, itemAt } from "./circle.js";
+import { drawCircle } from "./circle.js";
+import { itemPicker } from "./picker.js";
 import { problemOf, specsNow } from "./problems.js";
 import { change, onState, state } from "./state.js";
 import { onTheme } from "./theme.js";
@@ -14,9 +14,10 @@ const list = section.querySelector(".pairs");
 const told = section.querySelector(".told");
 const save = section.querySelector("[data-do=save-graph]");
 
+const HINT = told.textContent;
+
 let problem = null;
 let drawn = null;
-let chosen = -1;
 let inside = new Set();
 
 const nameOf = (item) => problem.names?.[item] ?? String(item);
@@ -44,27 +45,18 @@ function draw() {
     + `${inside.size ** 2} ordered pairs are edges`;
 }
 
+const wordsOn = (item) => `${nameOf(item)} → ${targetsOf(item).map(nameOf).join(", ")}`;
+const picker = itemPicker(canvas, { items: () => problem?.graph.items ?? 0, picture: () => drawn,
+  words: wordsOn, redraw: paint });
+
 function paint() {
   if (!canvas.clientWidth) return;
-  drawn = drawCircle(canvas, problem.graph, { chosen, inside, names: problem.names });
+  const item = picker.item();
+  drawn = drawCircle(canvas, problem.graph, { chosen: item, inside, names: problem.names });
+  picker.describe(`${problem.graph.items} items on a circle`);
+  told.textContent = item < 0 ? HINT : wordsOn(item);
 }
 
-function choose(item) {
-  chosen = item;
-  paint();
-  const text = item < 0 ? "" : `${nameOf(item)} → ${targetsOf(item).map(nameOf).join(", ")}`;
-  told.textContent = text || "Point at an item, or use the arrow keys, to see its target.";
-  if (text) announce(text);
-  return text || null;
-}
-
-hover(canvas, (x, y) => drawn && choose(itemAt(drawn, x, y)));
-canvas.addEventListener("keydown", (event) => {
-  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (!by || !problem) return;
-  event.preventDefault();
-  choose((chosen + by + problem.graph.items) % problem.graph.items);
-});
 section.querySelector("[data-do=next]").addEventListener("click", () =>
   change({ context: state.context + 1 }));
 save.addEventListener("click", () => {
@@ -83,5 +75,7 @@ export const problemView = { show: draw, redraw: () => problem && paint() };
 onTheme(() => problem && paint());
 onState((names) => {
   const own = ["m", "seed", "graph", "context", "d", "h", "k", "view"];
-  if (state.view === "problem" && names.some((name) => own.includes(name))) draw();
+  if (state.view !== "problem") return;
+  if (names.some((name) => own.includes(name))) draw();
+  else if (names.includes("item")) paint();
 });

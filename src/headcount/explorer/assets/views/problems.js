@@ -32,3 +32,10 @@ export function specsNow() {
   const many = { ...common, heads: state.h, keyDim: state.k, keyHeads: keyHeads() };
   return [{ ...common, heads: 1, keyDim: state.h * state.k, keyHeads: 1 }, many];
 }
+
+/** The pair whose constructed score is taken apart: by default an item and its target. */
+export function chosenPair() {
+  const source = Math.min(state.ii, state.im - 1);
+  const given = state.ij >= 0 && state.ij < state.im;
+  return [source, given ? state.ij : permutationGraph(state.im, state.seed).targets[source]];
+}

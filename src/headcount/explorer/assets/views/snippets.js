@@ -1,6 +1,6 @@
 /** The command and the Python lines that do what a view shows. */
 
-import { itemsNow } from "./problems.js";
+import { chosenPair, itemsNow } from "./problems.js";
 import { constructedHeads, keyHeads, plannedItems, state } from "./state.js";
 
 const SAVED = "# The view “The problem” saves graph.csv.\n";
@@ -37,14 +37,15 @@ function planning() {
 function noise() {
   const { im, id, ik, seed } = state;
   const heads = constructedHeads();
+  const [source, target] = chosenPair();
   return {
     command: `headcount noise --items ${im} --d-model ${id} --heads ${heads} --key-dim ${ik} `
-      + `--seed ${seed}`,
+      + `--seed ${seed} --pair ${source} ${target}`,
     python: "import headcount as hc\n\n"
-      + `graph, table = hc.permutation_graph(${im}, ${seed}), `
-      + `hc.gaussian_embeddings(${im}, ${id}, ${seed})\n`
-      + `weights = hc.construct(graph, table, "compressive", heads=${heads}, key_dim=${ik}, `
-      + `seed=${seed})\nprint(hc.verify(weights, graph, table))`,
+      + `found = hc.measure_noise(items=${im}, d_model=${id}, heads=${heads}, key_dim=${ik},\n`
+      + `                         seed=${seed}, pair=(${source}, ${target}))\n`
+      + "print(found.pair)  # the parts of this score\n"
+      + "print(found.parts)  # the sizes of all, in root mean square",
   };
 }
 

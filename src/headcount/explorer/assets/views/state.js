@@ -1,6 +1,7 @@
 /**
- * The state of the page: what the sliders say, kept in the address so that a link reproduces it.
- * A value that is the default is left out of the address.
+ * The state of the page: what the sliders say, what is chosen, and how far training has come where
+ * it is paused. The address keeps it, so that a link reproduces it. A value that is the default is
+ * left out of the address.
  */
 
 // A page that carries weights opens with them.
@@ -17,6 +18,10 @@ export const FIELDS = {
   g: [0, 0, 8, 1], // key heads; 0: as many as heads
   seed: [1, 0, 9999, 1],
   speed: [900, 10, 50000, 1], // steps a second
+  step: [0, 0, 1e6, 1], // where the runs are paused; 0: they play, or have not begun
+  item: [-1, -1, 2047, 1], // the one pointed out on the circles; −1: none
+  group: [1, 0, 1, 1], // whether score matrices have the edges of a head together
+  inside: ["auto", ["auto", "open", "closed"]], // of the score matrices; auto: open where wide
   context: [0, 0, 999999, 1],
   im: [128, 16, 256, 8],
   id: [64, 8, 128, 4],
@@ -27,6 +32,7 @@ export const FIELDS = {
   tm: [48, 16, 96, 1],
   td: [16, 8, 24, 1],
   th: [1, 1, 3, 1],
+  tstep: [0, 0, 20000, 1], // as `step`
   pm: [256, 8, 4096, 1],
   pd: [32, 4, 512, 1],
   pr: [1, 1, 16, 1],
@@ -39,7 +45,7 @@ const values = Object.fromEntries(Object.entries(FIELDS).map(([name, [first]]) =
 /** The state as a plain object. */
 export const state = values;
 
-/** Call with the names that changed. */
+/** Call with the names that changed, and whether the address changed them. */
 export const onState = (listener) => listeners.push(listener);
 
 /** The value that a field takes for a text or number: in its range, on its grid. */
@@ -62,7 +68,7 @@ export const constructedHeads = () => Math.min(values.ih, values.im);
 export const plannedItems = () => Math.max(values.pm, values.pr + 2);
 
 /** Set some values, remember them in the address, and tell who listens. */
-export function change(given, { quiet = false } = {}) {
+export function change(given, { recalled = false } = {}) {
   const changed = [];
   for (const [name, value] of Object.entries(given)) {
     const fits = fitting(name, value);
@@ -71,13 +77,14 @@ export function change(given, { quiet = false } = {}) {
     changed.push(name);
   }
   if (!changed.length) return;
-  if (!quiet) remember();
-  for (const listener of listeners) listener(changed);
+  if (!recalled) remember();
+  for (const listener of listeners) listener(changed, recalled);
 }
 
-/** The address part that reproduces the state. */
-export function hash() {
-  const parts = Object.entries(values).filter(([name, value]) => value !== FIELDS[name][0]);
+/** The address part that reproduces the state, or the state with some values changed. */
+export function hash(changed = {}) {
+  const parts = Object.entries({ ...values, ...changed }).filter(([name, value]) =>
+    value !== FIELDS[name][0]);
   return parts.length ? `#${parts.map(([name, value]) => `${name}=${value}`).join("&")}` : "";
 }
 
@@ -94,7 +101,7 @@ function remember() {
 export function recall() {
   const given = new URLSearchParams(location.hash.slice(1));
   change(Object.fromEntries(Object.keys(FIELDS).map((name) => [name, given.get(name) ?? ""])),
-    { quiet: true });
+    { recalled: true });
 }
 
 window.addEventListener("hashchange", recall);

@@ -1,11 +1,15 @@
 /** A table of one's own, items × d_model, read in the browser. */
 
-import { BadFile, numbers, readSafetensors } from "./files.js";
+import { BadFile, numbers, parsed, readSafetensors } from "./files.js";
 
 /** From `.npy`, or from `.safetensors`: under the key `embeddings`, or the only one. */
 export function readTable(buffer, name) {
   const isNamed = name.toLowerCase().endsWith(".safetensors");
   const table = isNamed ? fromSafetensors(buffer, name) : fromNpy(buffer, name);
+  if (!table.items || !table.dModel) {
+    throw new BadFile(`${name}: the table has shape ${table.items} × ${table.dModel}; it must be `
+      + "items × d_model");
+  }
   const odd = table.rows.findIndex((value) => !Number.isFinite(value));
   if (odd >= 0) {
     throw new BadFile(`${name}, row ${Math.floor(odd / table.dModel)}: holds a NaN or infinite `
@@ -20,11 +24,31 @@ function fromSafetensors(buffer, name) {
   const table = all.length === 1 ? all[0] : tensors.embeddings;
   if (table?.shape.length !== 2) throw new BadFile(`${name}: holds no table of items × d_model`);
   const [items, dModel] = table.shape;
-  const names = metadata.names ? JSON.parse(metadata.names) : null;
-  if (names && names.length !== items) {
+  return { items, dModel, rows: table.values, names: namesOf(metadata.names, items, name) };
+}
+
+/** The names of the rows: texts of one line, all different; null where there are none. */
+function namesOf(text, items, name) {
+  if (text === undefined) return null;
+  const broken = new BadFile(`${name}: its metadata 'names' is not a JSON list; write it again`);
+  const names = parsed(text, broken);
+  if (!Array.isArray(names)) throw broken;
+  const place = new Map();
+  names.forEach((one, row) => {
+    if (typeof one !== "string" || !one.trim() || /[\r\n]/.test(one)) {
+      throw new BadFile(`${name}, row ${row}: “${one}” is not a name; give every item a text of one `
+        + "line");
+    }
+    if (place.has(one)) {
+      throw new BadFile(`${name}, row ${row}: the name “${one}” is in row ${place.get(one)} already; `
+        + "give every item a name of its own");
+    }
+    place.set(one, row);
+  });
+  if (names.length !== items) {
     throw new BadFile(`${name}: has ${names.length} names and ${items} rows; name every row`);
   }
-  return { items, dModel, rows: table.values, names };
+  return names;
 }
 
 function fromNpy(buffer, name) {
@@ -45,11 +69,11 @@ function fromNpy(buffer, name) {
     throw new BadFile(`${name}: has ${shape.length} dimensions, and a table has two; save an array `
       + "of items × d_model");
   }
-  const type = /'descr': '[<|=]([fiu])([1248])'/.exec(header);
+  const type = /'descr': '[<|=]([fiub])([1248])'/.exec(header);
   if (!type) {
     throw new BadFile(`${name}: does not hold little-endian numbers; save table.astype("<f4")`);
   }
-  const kind = `${type[1].toUpperCase()}${8 * Number(type[2])}`;
+  const kind = type[1] === "b" ? "BOOL" : `${type[1].toUpperCase()}${8 * Number(type[2])}`;
   const [items, dModel] = shape;
   const stored = numbers(buffer, first, kind, shape, name, broken);
   const byColumn = /'fortran_order': True/.test(header);

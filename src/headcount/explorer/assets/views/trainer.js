@@ -10,6 +10,12 @@ function workerAddress() {
   return address;
 }
 
+/** What a button that plays and pauses says. */
+export function showPlaying(button, playing) {
+  button.textContent = playing ? "Pause" : "Play";
+  button.setAttribute("aria-pressed", String(playing));
+}
+
 export class Trainer {
   /**
    * `draw(frames)` draws a frame; `pace()` gives steps per second, `details()` what is drawn.
@@ -21,7 +27,8 @@ export class Trainer {
     this.epoch = 0;
     this.due = 0;
     this.frames = null;
-    this.wanted = 0; // steps asked for while the worker was busy
+    this.wanted = 0; // steps to take and then to stay paused
+    this.taking = false; // whether the worker takes some of them
     this.fresh = false; // whether the frames are not drawn yet
     this.drawn = 0; // frames, which a test counts
     this.tick = this.tick.bind(this);
@@ -38,23 +45,29 @@ export class Trainer {
     this.due = 0;
     this.frames = null;
     this.fresh = false;
+    this.wanted = 0;
+    this.taking = false;
     this.#ask({ kind: "start", specs, pairs, number: this.epoch });
   }
 
-  play() { this.#setPlaying(true); }
+  play() {
+    this.wanted = 0;
+    this.#setPlaying(true);
+  }
+
   pause() { this.#setPlaying(false); }
 
-  /** Take a few steps and stay paused. */
+  /** Take some steps, few or thousands, and stay paused. */
   step(count) {
     this.pause();
-    this.wanted = count;
+    this.wanted += count;
     this.#takeWanted();
   }
 
   #takeWanted() {
     if (this.pending || !this.wanted) return;
-    this.#ask({ kind: "advance", steps: this.wanted, milliseconds: 1000 });
-    this.wanted = 0;
+    this.taking = true;
+    this.#ask({ kind: "advance", steps: this.wanted, milliseconds: 100 });
   }
 
   /** Draw the last frame again, with other details if need be. */
@@ -62,6 +75,12 @@ export class Trainer {
     if (this.pending) this.again = true; // the frame under way was asked for without them
     else if (this.frames) this.#ask({ kind: "look" });
   }
+
+  /** The step of the run that is furthest. */
+  get furthest() { return Math.max(0, ...(this.frames ?? []).map((frame) => frame.step)); }
+
+  /** Whether nothing is under way: what is drawn stays. */
+  get isResting() { return !this.playing && !this.wanted; }
 
   #setPlaying(playing) {
     if (this.playing === playing) return;
@@ -79,9 +98,14 @@ export class Trainer {
     if (epoch !== this.epoch) return; // of runs that were replaced
     this.pending = false;
     this.due = Math.max(0, this.due - taken);
+    if (this.taking) this.wanted = Math.max(0, this.wanted - taken);
+    this.taking = false;
     this.frames = frames;
     this.fresh = true;
-    if (frames.every((frame) => frame.ended)) this.pause();
+    if (frames.every((frame) => frame.ended)) {
+      this.wanted = 0;
+      this.pause();
+    }
     this.#takeWanted();
     this.#advance(); // at once where steps are due: a slow screen does not slow training down
     if (this.again && !this.pending) {

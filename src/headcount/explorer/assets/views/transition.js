@@ -6,16 +6,18 @@ import { announce, fitted, hover, letterSize, setFont } from "./canvas.js";
 import { chartOn, hit, line, mark, point, within } from "./chart.js";
 import { change, onState, state } from "./state.js";
 import { colours, headColour, mixed, onTheme, prefersCalm } from "./theme.js";
-import { Trainer } from "./trainer.js";
+import { Trainer, showPlaying } from "./trainer.js";
 
 const [LOW, HIGH] = [0.5, 4]; // of R on the dial
 const REACHED = 0.99;
 const LIMIT = 20000;
+const STEPS = 250; // that a press of the button takes
 const SWEPT = [32, 36, 40, 44, 48, 52, 56, 60];
 const section = document.getElementById("transition");
 const [dial, curve, times] = ["dial", "curve", "times"].map((name) =>
   section.querySelector(`.${name}`));
 const told = section.querySelector(".told");
+const playButton = section.querySelector("[data-do=play]");
 const sweepButton = section.querySelector("[data-do=sweep]");
 const SWEEP = sweepButton.textContent;
 const theory = JSON.parse(document.getElementById("theory").textContent);
@@ -23,11 +25,12 @@ const theory = JSON.parse(document.getElementById("theory").textContent);
 let spec = null;
 let trace = [];
 let chart = null;
+let goesOn = false; // whether it was playing when another view was chosen
 let waiting = 0; // the timer of a change that the sliders made
 let sweep = null; // numbers of items that are still to be trained, while they are trained in turn
 let sweeping = 0; // the timer of the next of them
 const attempts = []; // what was trained so far: {items, dModel, heads, ratio, steps, reached}
-const trainer = new Trainer({ draw: receive, pace: () => 1e6, milliseconds: 24 });
+const trainer = new Trainer({ draw: receive, pace: () => 1e6, onPlaying, milliseconds: 24 });
 
 const ratioOf = ({ items, dModel, heads }) => capacityRatio(items, items, dModel, heads, dModel);
 
@@ -50,16 +53,25 @@ function train() {
   trainer.play();
 }
 
-/** Train at once, unless the reader wants less motion: then a button begins. */
-function trainUnlessCalm() {
-  if (!prefersCalm()) train();
-  else restart();
+/** Go to a step and rest there, or train at once, unless the reader wants less motion. */
+function begin(step) {
+  restart();
+  goesOn = false;
+  if (step) trainer.step(step);
+  else if (!prefersCalm()) trainer.play();
+}
+
+function onPlaying(playing) {
+  showPlaying(playButton, playing);
+  if (playing) change({ tstep: 0 });
+  else trainer.refresh(); // to remember the step
 }
 
 function receive([frame]) {
-  trace.push([frame.step, frame.f1]);
-  if (frame.ended && !frame.counted) {
-    frame.counted = true;
+  if (!trace.length || trace[trace.length - 1][0] < frame.step) trace.push([frame.step, frame.f1]);
+  if (trainer.isResting) change({ tstep: frame.step });
+  if (frame.ended && !spec.counted) {
+    spec.counted = true;
     attempts.push({ ...spec, ratio: ratioOf(spec), steps: frame.step,
       reached: frame.ended === "finished", f1: frame.f1 });
     if (sweep?.length) sweeping = setTimeout(next, 250);
@@ -166,7 +178,7 @@ function drawTimes() {
     drawLaw();
     for (const one of attempts.filter((past) => past.dModel === spec.dModel)) {
       point(chart, Math.min(HIGH, one.ratio), one.reached ? one.steps : LIMIT, {
-        colour: headColour(one.heads - 1), size: 5, hollow: !one.reached,
+        colour: headColour(one.heads - 1), size: 5.5, hollow: !one.reached,
         text: attemptText(one),
       });
     }
@@ -206,14 +218,15 @@ sweepButton.addEventListener("click", () => {
 
 export const transition = {
   show() {
-    if (!isCurrent()) trainUnlessCalm();
+    if (!isCurrent()) begin(state.tstep);
     else {
       draw(trainer.frames?.[0]);
-      if (trace.length > 1 && !trainer.frames?.[0].ended) trainer.play();
+      if (goesOn) trainer.play();
     }
   },
-  redraw: draw,
+  redraw: () => draw(),
   pause() {
+    goesOn = trainer.playing;
     clearTimeout(waiting);
     stopSweep();
     trainer.pause();
@@ -223,21 +236,29 @@ export const transition = {
     else if (trainer.playing) trainer.pause();
     else trainer.play();
   },
+  step() {
+    stopSweep();
+    trainer.step(STEPS);
+  },
   restart() {
     stopSweep();
     train();
   },
   attempts,
   spec: () => spec,
+  now: () => ({ tstep: trainer.furthest }),
+  trainer,
 };
 
 onTheme(() => draw());
-onState((names) => {
-  if (state.view !== "transition") return;
-  if (!names.some((name) => ["tm", "td", "th", "seed"].includes(name))) return;
-  if (isOwnChange) return;
+onState((names, recalled) => {
+  const areOthers = names.some((name) => ["tm", "td", "th", "seed"].includes(name));
+  if (areOthers && !recalled) change({ tstep: 0 });
+  if (state.view !== "transition" || isOwnChange) return;
+  if (!areOthers && !(recalled && names.includes("tstep"))) return;
   stopSweep();
   clearTimeout(waiting);
   if (spec) drawDial(ratioOf({ items: state.tm, dModel: state.td, heads: state.th }));
-  waiting = setTimeout(() => { if (!isCurrent()) trainUnlessCalm(); }, 150);
+  const { tstep } = state;
+  waiting = setTimeout(() => { if (recalled || !isCurrent()) begin(tstep); }, 150);
 });

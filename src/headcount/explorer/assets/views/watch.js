@@ -2,12 +2,13 @@
 
 import { announce, hover } from "./canvas.js";
 import { chartOn, line, mark, within } from "./chart.js";
-import { drawCircle, itemAt, wrongPairs } from "./circle.js";
+import { drawCircle, itemWords, wrongPairs } from "./circle.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
+import { itemPicker } from "./picker.js";
 import { problemOf, specsNow } from "./problems.js";
-import { FIELDS, onState, state } from "./state.js";
+import { FIELDS, change, onState, state } from "./state.js";
 import { colours, headColour, onTheme, prefersCalm } from "./theme.js";
-import { Trainer } from "./trainer.js";
+import { Trainer, showPlaying } from "./trainer.js";
 
 const section = document.getElementById("watch");
 const find = (selector) => section.querySelector(selector);
@@ -19,25 +20,26 @@ const panels = [0, 1].map((run) => {
   const inside = (name) => find(`[data-inside="${run}"] ${name}`);
   return {
     circle: outside(".circle"), title: outside("h3"), f1: outside(".f1"),
-    verdict: outside(".verdict"), matrix: inside(".matrix"), heads: inside(".heads"),
-    facts: inside(".facts"), chosen: -1,
+    verdict: outside(".verdict"), picked: outside(".picked"), matrix: inside(".matrix"),
+    heads: inside(".heads"), facts: inside(".facts"),
   };
 });
 const curve = find(".curve");
 const grouped = find("[name=grouped]");
+const insides = find(".insides");
 
 let problem = null;
 let specs = [];
 let traces = [[], []]; // (step, F1) of every frame
 const trainer = new Trainer({
-  draw, pace: () => state.speed, details: insidesAreSeen, onPlaying: showPlaying,
+  draw, pace: () => state.speed, details: insidesAreSeen, onPlaying,
 });
 
 /** Whether to draw the score matrices: while training runs, only where somebody sees them. */
 function insidesAreSeen() {
-  const box = find(".insides").getBoundingClientRect();
-  const seen = box.top < window.innerHeight && box.bottom > 0;
-  return find(".insides").open && (seen || !trainer.playing);
+  if (!insides.open) return false;
+  const box = insides.getBoundingClientRect();
+  return (box.top < window.innerHeight && box.bottom > 0) || !trainer.playing;
 }
 
 function restart() {
@@ -71,15 +73,16 @@ function headFigure(k) {
   return figure;
 }
 
-function showPlaying(playing) {
-  playButton.textContent = playing ? "Pause" : "Play";
-  playButton.setAttribute("aria-pressed", String(playing));
-  if (!playing) trainer.refresh();
+function onPlaying(playing) {
+  showPlaying(playButton, playing);
+  if (playing) change({ step: 0 });
+  else trainer.refresh(); // all of it, which is not drawn while training runs
 }
 
 let lastCalm = 0;
 function draw(frames) {
-  if (prefersCalm() && trainer.playing && performance.now() - lastCalm < 500) return;
+  const { isResting } = trainer;
+  if (prefersCalm() && !isResting && performance.now() - lastCalm < 500) return;
   lastCalm = performance.now();
   frames.forEach((frame, i) => {
     const trace = traces[i];
@@ -89,9 +92,10 @@ function draw(frames) {
   });
   drawCurve(frames);
   section.dataset.step = frames[1].step;
+  if (isResting) change({ step: trainer.furthest });
   const told = frames.map(({ f1 }, i) => `${panels[i].title.textContent}: F1 ${f1.toFixed(2)}`);
   curve.setAttribute("aria-label", `F1 against steps. Step ${frames[1].step}. ${told.join("; ")}`);
-  if (!trainer.playing) announce(`Step ${frames[1].step}. ${told.join("; ")}`);
+  if (isResting) announce(`Step ${frames[1].step}. ${told.join("; ")}`);
 }
 
 function drawPanel(panel, frame) {
@@ -99,9 +103,9 @@ function drawPanel(panel, frame) {
   panel.frame = frame;
   const wrong = wrongPairs(frame, graph);
   panel.drawn = drawCircle(panel.circle, graph, {
-    shown: { ...frame, wrong }, chosen: panel.chosen, names });
-  panel.circle.setAttribute("aria-label", `${frame.hits} of ${graph.edges} relations found, `
-    + `${frame.falsePositives} pairs wrongly taken for one`);
+    shown: { ...frame, wrong }, chosen: panel.picker.item(), names });
+  panel.picked.textContent = panel.picker.describe(`${frame.hits} of ${graph.edges} relations `
+    + `found, ${frame.falsePositives} pairs wrongly taken for one`);
   panel.f1.textContent = frame.f1.toFixed(2);
   panel.f1.classList.toggle("done", frame.f1 > 0.99);
   panel.verdict.textContent = verdictOf(frame, graph);
@@ -156,28 +160,22 @@ function drawCurve(frames) {
 }
 
 for (const panel of panels) {
-  hover(panel.circle, (x, y) => {
-    if (!panel.drawn) return null;
-    panel.chosen = itemAt(panel.drawn, x, y);
-    if (!trainer.playing) drawPanel(panel, panel.frame);
-    return panel.chosen < 0 ? null : itemText(panel, panel.chosen);
-  });
+  panel.picker = itemPicker(panel.circle, {
+    items: () => problem?.graph.items ?? 0, picture: () => panel.drawn,
+    words: (item) => itemWords(item, panel.frame, problem.graph, nameOf), redraw: redrawPanels });
   hover(panel.matrix, (x, y) => {
     const pair = panel.order && pairAt(panel.matrix, panel.order, x, y);
     return pair ? pairText(panel, ...pair) : null;
   });
 }
 
-function nameOf(item) { return problem.names ? problem.names[item] : `item ${item}`; }
-
-function itemText(panel, item) {
-  const { graph } = problem;
-  const edges = Array.from(graph.sources.keys()).filter((e) => graph.sources[e] === item);
-  return edges.map((e) => {
-    const state_ = panel.frame.found[e] ? `found by head ${panel.frame.owner[e] + 1}` : "not found";
-    return `${nameOf(item)} → ${nameOf(graph.targets[e])}: ${state_}`;
-  }).join("; ");
+/** Draw what is chosen, unless the next frame does. */
+function redrawPanels() {
+  if (!trainer.frames || trainer.playing) return;
+  for (const panel of panels) if (panel.frame) drawPanel(panel, panel.frame);
 }
+
+function nameOf(item) { return problem.names ? problem.names[item] : `item ${item}`; }
 
 function pairText(panel, i, j) {
   const { graph } = problem;
@@ -189,6 +187,14 @@ function pairText(panel, i, j) {
 
 let goesOn = false; // whether it was playing when another view was chosen
 
+/** Begin anew: go to a step and rest there, or play. */
+function begin(step) {
+  restart();
+  goesOn = !step && !prefersCalm();
+  if (step) trainer.step(step);
+  else if (goesOn && state.view === "watch") trainer.play();
+}
+
 /** What the buttons and the keyboard do. */
 export const watch = {
   play() {
@@ -197,34 +203,56 @@ export const watch = {
     else trainer.play();
   },
   step() { trainer.step(1); },
-  restart() { restart(); trainer.play(); },
+  restart() {
+    restart();
+    trainer.play();
+  },
   pause() {
     goesOn = trainer.playing;
     trainer.pause();
   },
   show() {
     if (!trainer.worker) {
-      restart();
-      goesOn = !prefersCalm();
-    } else trainer.refresh();
-    if (goesOn) trainer.play();
+      showInsides();
+      begin(state.step);
+    } else {
+      trainer.refresh();
+      if (goesOn) trainer.play();
+    }
   },
+  now: () => ({ step: trainer.furthest }), // a link keeps it, also while training runs
   trainer,
 };
 
 window.addEventListener("scroll", () => {
   if (insidesAreSeen() && !trainer.playing && !panels[0].frame?.perHead) trainer.refresh();
 }, { passive: true });
-if (window.innerWidth >= 900) find(".insides").open = true; // a phone has its room for the rest
+
+/** Whether the score matrices are open: where nobody chose, a phone has its room for the rest. */
+const areInsidesOpen = () =>
+  (state.inside === "auto" ? window.innerWidth >= 900 : state.inside === "open");
+
+function showInsides() {
+  insides.open = areInsidesOpen();
+  grouped.checked = state.group === 1;
+}
+insides.addEventListener("toggle", () => {
+  if (insides.open !== areInsidesOpen()) change({ inside: insides.open ? "open" : "closed" });
+  trainer.refresh();
+});
+grouped.addEventListener("change", () => change({ group: Number(grouped.checked) }));
 onTheme(() => trainer.refresh());
-find(".insides").addEventListener("toggle", () => trainer.refresh());
-grouped.addEventListener("change", () => trainer.refresh());
 let restarting = 0;
-onState((names) => {
-  if (!trainer.worker || !names.some((name) => OWN.includes(name))) return;
+onState((names, recalled) => {
+  if (names.includes("item")) redrawPanels();
+  if (names.includes("inside") || names.includes("group")) {
+    showInsides();
+    trainer.refresh();
+  }
+  const areOthers = names.some((name) => OWN.includes(name));
+  if (areOthers && !recalled) change({ step: 0 });
+  if (!trainer.worker || !(areOthers || (recalled && names.includes("step")))) return;
   clearTimeout(restarting);
-  restarting = setTimeout(() => {
-    restart();
-    if (state.view === "watch" && !prefersCalm()) trainer.play();
-  }, 150);
+  const { step } = state;
+  restarting = setTimeout(() => begin(step), 150);
 });

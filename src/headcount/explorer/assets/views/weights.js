@@ -3,33 +3,35 @@
 import { graphOf } from "../engine/problem.js";
 import { scoreTable, summary } from "../engine/scores.js";
 import { announce, hover } from "./canvas.js";
-import { drawCircle, itemAt, wrongPairs } from "./circle.js";
+import { drawCircle, itemWords, wrongPairs } from "./circle.js";
 import { fittedEdges, readEdges } from "./edge_file.js";
 import { BadFile, readWeights } from "./files.js";
 import { drawMatrix, ordering, pairAt } from "./matrix.js";
-import { change } from "./state.js";
+import { itemPicker } from "./picker.js";
+import { decoded } from "./separated.js";
+import { change, onState } from "./state.js";
 import { readTable } from "./table_file.js";
 import { headColour, onTheme } from "./theme.js";
 
 const MOST_HEADS = 64; // drawn one by one
+const ROUNDING = 1e-11; // of float64 over a score's many terms
 const section = document.getElementById("weights");
 const [circle, matrix, heads, facts] = [".circle", ".matrix", ".heads", ".facts"].map((name) =>
   section.querySelector(name));
-const told = section.querySelector(".told");
+const [told, picked] = [".told", ".picked"].map((name) => section.querySelector(name));
 const drop = section.querySelector(".drop");
 
 const given = { weights: null, edges: null, table: null }; // what was read so far
 const names = { weights: "", edges: "", table: "" }; // of the files
 let shown = null;
-let chosen = -1;
 
 /** Which of the three a file is, read: by its suffix, and for .safetensors by its contents. */
 async function readFile(file) {
   const suffix = file.name.toLowerCase().split(".").pop();
-  if (suffix === "csv" || suffix === "tsv") {
-    return ["edges", readEdges(await file.text(), file.name)];
-  }
   const buffer = await file.arrayBuffer();
+  if (suffix === "csv" || suffix === "tsv") {
+    return ["edges", readEdges(decoded(buffer, file.name), file.name)];
+  }
   if (suffix === "npy") return ["table", readTable(buffer, file.name)];
   if (suffix !== "safetensors") {
     throw new BadFile(`${file.name}: unknown kind of file; give weights (.safetensors), a graph `
@@ -90,10 +92,9 @@ function show() {
   }
   const { weights, edges, table } = given;
   const graph = graphOf(table.items, fittedEdges(weights, edges, table));
-  const scores = scoreTable(weights, table.rows, table.items);
+  const scores = scoreTable(weights, table.rows, table.items, Float64Array);
   const found = summary(scores, graph, weights.threshold);
   shown = { graph, ...scores, ...found, threshold: weights.threshold, names: table.names };
-  chosen = -1;
   section.classList.add("filled");
   report(weights, graph, found);
 }
@@ -101,7 +102,11 @@ function show() {
 function report(weights, graph, found) {
   const missed = graph.edges - found.hits;
   const exact = !missed && !found.falsePositives;
-  say(exact
+  const size = Math.max(Math.abs(found.lowestEdge), Math.abs(found.highestOther));
+  if (Math.abs(found.margin) < ROUNDING * size) {
+    say("Too close to the threshold for the rounding of this page; headcount verify decides it "
+      + "exactly.");
+  } else say(exact
     ? "Exact: every edge scores above the threshold and no other pair does, in every context."
     : `Not exact: ${missed} of ${graph.edges} edges are missed and ${found.falsePositives} other `
       + "pairs are taken for edges.");
@@ -133,12 +138,19 @@ function report(weights, graph, found) {
   draw();
 }
 
+function drawItems() {
+  if (!shown || !circle.clientWidth) return;
+  const { graph } = shown;
+  shown.wrong ??= wrongPairs(shown, graph);
+  shown.drawn = drawCircle(circle, graph,
+    { shown, chosen: picker.item(), names: shown.names });
+  picked.textContent = picker.describe(`${shown.hits} of ${graph.edges} edges found`);
+}
+
 function draw() {
   if (!shown || !circle.clientWidth) return;
+  drawItems();
   const { graph, joined, perHead } = shown;
-  const wrong = wrongPairs(shown, graph);
-  const { names: words } = shown;
-  shown.drawn = drawCircle(circle, graph, { shown: { ...shown, wrong }, chosen, names: words });
   shown.order = ordering(graph, shown.owner);
   drawMatrix(matrix, joined, graph, shown.order, shown);
   heads.querySelectorAll("figure").forEach((figure, head) => {
@@ -149,15 +161,9 @@ function draw() {
 }
 
 const nameOf = (item) => shown.names?.[item] ?? `item ${item}`;
-hover(circle, (x, y) => {
-  if (!shown) return null;
-  chosen = itemAt(shown.drawn, x, y);
-  draw();
-  const { graph, found, owner } = shown;
-  const edges = Array.from(graph.sources.keys()).filter((e) => graph.sources[e] === chosen);
-  return chosen < 0 ? null : edges.map((e) => `${nameOf(chosen)} → ${nameOf(graph.targets[e])}: `
-    + (found[e] ? `found by head ${owner[e] + 1}` : "not found")).join("; ") || nameOf(chosen);
-});
+const picker = itemPicker(circle, { items: () => shown?.graph.items ?? 0,
+  picture: () => shown?.drawn, words: (item) => itemWords(item, shown, shown.graph, nameOf),
+  redraw: drawItems });
 hover(matrix, (x, y) => {
   const pair = shown && pairAt(matrix, shown.order, x, y);
   return pair ? `${nameOf(pair[0])} → ${nameOf(pair[1])}: `
@@ -165,6 +171,7 @@ hover(matrix, (x, y) => {
 });
 section.querySelector("input[type=file]").addEventListener("change", (event) => {
   take([...event.target.files]);
+  event.target.value = ""; // or the same file, mended, would be no change
 });
 for (const name of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
@@ -195,3 +202,4 @@ export const weightsView = {
 };
 
 onTheme(draw);
+onState((names) => { if (names.includes("item")) drawItems(); });
