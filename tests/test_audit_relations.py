@@ -20,7 +20,7 @@ from headcount.auditing.relation_scores import RelationTest, p_values, random_si
 from .made_models import D_MODEL, HEADS, WORDS, drawn, write_model
 
 ROWS = hc.gaussian_embeddings(60, 8, seed=0)
-FAST = {"permutations": 99, "random_heads": 20, "compile_seconds": 0}
+FAST = {"permutations": 99, "random_heads": 20, "compile_seconds": 0, "compress_seconds": 0}
 
 
 def relation_of(graph: hc.Graph) -> Relation:
@@ -198,23 +198,18 @@ def test_what_compiled_weights_need_stands_beside(tmp_path):
     row = found.relations.iloc[0]
     assert 1 <= row["compiled_budget"] <= D_MODEL
     assert row["compiled"] == str(row["compiled_budget"])
-    assert not row["compiled_last_resort"]
 
 
-def test_the_last_resort_of_the_compiler_is_called_so(tmp_path):
-    """Without time for a search the compiler has one head per edge, and says so everywhere."""
+def test_the_compiler_keeps_to_its_time_and_says_that_it_found_nothing(tmp_path):
+    """One head per edge, its last resort, says nothing about a relation and is left out."""
     folder = planted(tmp_path)
     options = FAST | {"compile_seconds": 1e-6}
     found = audit(folder, relations=[folder / "secret.csv"], layers=[1], **options)
     row = found.relations.iloc[0]
-    words = "no smaller budget was found in 1e-06 s"
-    assert row["compiled_budget"] == row["edges"]
-    assert row["compiled_last_resort"]
-    assert words in row["compiled"]
-    told = found.to_dict()
-    assert told["relations"]["secret"]["compiled_last_resort"] is True
-    assert words in told["frames"]["relations"][0]["compiled"]
-    assert words in found.save(tmp_path / "out").read_text(encoding="utf-8")
+    assert row["compiled_budget"] is None
+    assert row["compiled"] == "none found in 1e-06 s"
+    assert found.to_dict()["relations"]["secret"]["compiled_budget"] is None
+    assert row["compiled"] in found.save(tmp_path / "out").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutual", [False, True])

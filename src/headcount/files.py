@@ -86,6 +86,26 @@ def _created(path: Path, mode: int | None) -> Path:
     return temporary
 
 
+def made_folder(path: str | os.PathLike[str]) -> Path:
+    """`path` as a folder, made if need be; one that cannot be written to is refused.
+
+    >>> made_folder("/dev/null/results")
+    Traceback (most recent call last):
+    headcount.errors.InputError: /dev/null/results: cannot be a folder (Not a directory); choose
+    another path
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be a folder ({error.strerror}); choose another path"
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: cannot be written to; choose another folder")
+    return folder
+
+
 def save_tensors(
     path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
 
-from headcount.auditing.channel import Channel
-from headcount.auditing.compressibility import compiled_columns, kept_choices, kept_rank
+from headcount.auditing.compressibility import shared_time
+from headcount.auditing.layer_readings import LayerReadings
 from headcount.auditing.model import Model
 from headcount.auditing.opening import open_model
-from headcount.auditing.redundancy import choices, removal_of_choices
 from headcount.auditing.relation_data import MOST_EDGES, relation_on
 from headcount.auditing.relation_readings import RelationReadings
 from headcount.auditing.result import ModelAudit
-from headcount.auditing.spectra import (
-    energy_rank,
-    entropy_rank,
-    overlap,
-    random_values,
-    singular_values,
-)
 from headcount.auditing.token_rows import compared_rows, sampled_ids
 from headcount.errors import InputError
 from headcount.problem.graph import Graph
@@ -43,11 +32,11 @@ def audit(
     relations: Iterable[str | os.PathLike[str] | Graph] | None = None,
     offsets: Sequence[float] = (0,),
     most_edges: int | None = MOST_EDGES,
+    level: float = 0.05,
     permutations: int = 999,
     random_heads: int = 200,
     compile_seconds: float = 30.0,
-    compress_seconds: float = 0.0,
-    level: float = 0.05,
+    compress_seconds: float = 60.0,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> ModelAudit:
@@ -57,10 +46,12 @@ def audit(
     `smollm2` or a hub name. `layers` are all unless given. `relations` are names of shipped ones,
     paths of CSV files of words, or graphs; antonyms and hypernyms unless given. Of a relation with
     more than `most_edges` edges a random part is used. `offsets` are distances between query and
-    key at which rotary models are scored. Each relation is compiled for `compile_seconds`, and the
-    choices of each head for `compress_seconds`; 0 leaves that out. A head knows a relation where
-    its corrected p-value is at most `level` and its AUC is above what so many random heads would
-    reach.
+    key at which rotary models are scored. A head knows a relation where its corrected p-value is at
+    most `level` and its AUC is above what so many random heads would reach.
+
+    The compiler has `compile_seconds` for each relation, and `compress_seconds` in all for heads'
+    own choices: for as many heads, evenly spread, as have four seconds each. 0 leaves that out. A
+    step that has begun is finished, so large relations may take a little longer.
 
     The numbers are of content alone, without positions. Layers after the first are on the direct
     path: they read the token embeddings as if no layer before had added anything.
@@ -69,6 +60,7 @@ def audit(
     opened = open_model(model)
     chosen = _layers(opened, layers)
     _check(opened, offsets, permutations, random_heads, level)
+    _check_times(compile_seconds, compress_seconds)
     opened.require(chosen)
     wanted = list(RELATIONS if relations is None else relations)
     if relations is None and not opened.words:
@@ -88,7 +80,8 @@ def audit(
     ids = sampled_ids(opened, seed)
     tell("the token table")
     table = compared_rows(opened.inputs(ids), seed)
-    findings = _Layers(opened, ids, compress_seconds, seed)
+    places = [(layer, head) for layer in chosen for head in range(opened.sizes.heads)]
+    findings = LayerReadings(opened, ids, shared_time(places, compress_seconds), seed)
     for place, layer in enumerate(chosen, 1):
         tell(f"layer {layer} ({place} of {len(chosen)})")
         channel = opened.channel(layer)
@@ -98,13 +91,15 @@ def audit(
     for reading in readings:
         tell(f"random heads and compiled weights for the {reading.relation.name}")
         reading.finish(compile_seconds)
+    tell("random heads")
+    random = findings.random()
     empty = pd.DataFrame()
     return ModelAudit(
         model=opened.name,
         sizes=opened.sizes,
         layers=tuple(chosen),
         capacity=audit_architecture(opened.sizes, opened.vocabulary_size),
-        random=findings.random(),
+        random=random,
         heads=pd.DataFrame(findings.heads),
         spectra=pd.concat(findings.spectra, ignore_index=True),
         table=table,
@@ -114,95 +109,6 @@ def audit(
         notes=tuple(_notes(opened, chosen, relations, wanted)),
         provenance=_provenance(),
     )
-
-
-@dataclass
-class _Layers:
-    """What is measured of each layer by itself."""
-
-    model: Model
-    words: np.ndarray  # ids that heads choose among
-    compress_seconds: float
-    seed: int
-    heads: list[dict[str, Any]] = field(default_factory=list)
-    spectra: list[pd.DataFrame] = field(default_factory=list)
-    removal: list[pd.DataFrame] = field(default_factory=list)
-    rows: int = 0  # of the forms
-
-    def add(self, layer: int, channel: Channel) -> None:
-        forms = [channel.form(head) for head in range(channel.heads)]
-        self.rows = len(forms[0][0])
-        values = torch.stack([singular_values(*form) for form in forms])
-        shared = overlap(channel)
-        inputs = self.model.inputs(self.words, layer)
-        sides = list(channel.sides(inputs))
-        ranks, energies = entropy_rank(values), energy_rank(values)
-        others = ~torch.eye(channel.heads, dtype=torch.bool)
-        apart = torch.tensor([channel.key_head(head) for head in range(channel.heads)])
-        apart = apart[:, None] != apart  # heads with keys of their own
-        for head in range(channel.heads):
-            close = shared.forms[head].masked_fill(~others[head], -torch.inf)
-            self.heads.append(
-                {
-                    "layer": layer,
-                    "head": head,
-                    "key_head": channel.key_head(head),
-                    "entropy_rank": float(ranks[head]),
-                    "energy_rank": int(energies[head]),
-                    "norm": float(values[head].square().sum().sqrt()) * channel.scale,
-                    "query_overlap": _mean(shared.queries[head], others[head]),
-                    "key_overlap": _mean(shared.keys[head], apart[head]),
-                    "nearest_head": int(close.argmax()) if channel.heads > 1 else head,
-                    "nearest_cosine": float(close.max()) if channel.heads > 1 else 1.0,
-                    **self._compressed(*sides[head], inputs),
-                }
-            )
-            shares = values[head].square() / values[head].square().sum()
-            self.spectra.append(
-                pd.DataFrame(
-                    {
-                        "layer": layer,
-                        "head": head,
-                        "index": np.arange(1, len(shares) + 1),
-                        "singular_value": values[head].numpy() * channel.scale,
-                        "energy": shares.numpy(),
-                    }
-                )
-            )
-        left = removal_of_choices(choices(sides))
-        self.removal.append(
-            pd.DataFrame({"layer": layer, "kept": np.arange(1, len(left) + 1), "left": left})
-        )
-
-    def _compressed(
-        self, query: torch.Tensor, key: torch.Tensor, inputs: torch.Tensor
-    ) -> dict[str, Any]:
-        """What the head's choices among the words need."""
-        kept, found = kept_choices(query, key), None
-        if self.compress_seconds:
-            table = torch.cat([inputs, torch.ones(len(inputs), 1)], dim=1)  # for the biases
-            found = compiled_columns(query, key, table, self.compress_seconds, self.seed)
-        return {
-            "chosen_words": len((query @ key.T).argmax(1).unique()),
-            "kept_rank": kept_rank(kept),
-            "kept_rank_90": kept_rank(kept, 0.9),
-            "compiled_columns": found,
-        }
-
-    def random(self) -> dict[str, float]:
-        """The same numbers for random weights of the same shape; the overlap is a closed form."""
-        values = random_values(self.rows, self.model.sizes.key_dim, seed=self.seed)
-        ranks, energies = entropy_rank(values), energy_rank(values).double()
-        return {
-            "entropy_rank": float(ranks.mean()),
-            "entropy_rank_sd": float(ranks.std()),
-            "energy_rank": float(energies.mean()),
-            "overlap": self.model.sizes.key_dim / self.rows,
-        }
-
-
-def _mean(values: torch.Tensor, where: torch.Tensor) -> float:
-    return float(values[where].mean()) if where.any() else float("nan")
 
 
 def _layers(model: Model, layers: Sequence[int] | None) -> list[int]:
@@ -236,6 +142,12 @@ def _check(
         )
     if random_heads < 2:
         raise InputError(f"{random_heads} random heads have no spread; choose at least 2")
+
+
+def _check_times(*seconds: float) -> None:
+    for time in seconds:
+        if not (isfinite(time) and time >= 0):
+            raise InputError(f"{time:g} s cannot be kept to; choose 0, for none, or more")
 
 
 def _notes(

@@ -7,6 +7,9 @@ score in each row is the same (`compile` with `decide="top"`), certified over al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -14,6 +17,9 @@ from headcount.compiler.compile import compile
 from headcount.errors import NoSolution
 from headcount.problem.graph import Graph
 from headcount.shapes import Float
+
+RANDOM_HEADS = 3  # measured beside the model's
+_SECONDS = 4.0  # per head, at least: less finds little among a thousand words
 
 
 def kept_choices(
@@ -56,10 +62,10 @@ def compiled_columns(
     table: Float[Tensor, "items d_model"],
     seconds: float,
     seed: int = 0,
-) -> int | None:
-    """The fewest certified columns that make the same choices; None where the time is too short.
+) -> int:
+    """The fewest certified columns that make the same choices; the head's own if none are fewer.
 
-    Columns that are no fewer than the head's count as none.
+    An upper bound: more time may find fewer.
     """
     choices = (query @ key.T).argmax(1)
     pairs = torch.stack([torch.arange(len(choices)), choices], dim=1).numpy()
@@ -67,5 +73,26 @@ def compiled_columns(
     try:
         found = compile(graph, table, heads=1, decide="top", time_limit=seconds, seed=seed)
     except NoSolution:
-        return None
-    return found.weights.budget if found.weights.budget < query.shape[1] else None
+        return query.shape[1]
+    return min(found.weights.budget, query.shape[1])
+
+
+class TimeShare(NamedTuple):
+    """The heads whose choices are compiled, as layer and number, and the seconds that each has."""
+
+    heads: frozenset[tuple[int, int]]
+    seconds: float
+
+
+def shared_time(places: Sequence[tuple[int, int]], seconds: float) -> TimeShare:
+    """As many heads, evenly spread, as have four seconds each; random heads take their part.
+
+    >>> shared_time([(0, 0), (0, 1), (1, 0), (1, 1)], 20)
+    TimeShare(heads=frozenset({(0, 1), (1, 1)}), seconds=4.0)
+    """
+    if not seconds:
+        return TimeShare(frozenset(), 0.0)
+    count = min(len(places), max(1, int(seconds / _SECONDS) - RANDOM_HEADS))
+    spread = [int((number + 0.5) * len(places) / count) for number in range(count)]
+    chosen = frozenset(places[place] for place in spread)
+    return TimeShare(chosen, seconds / (count + RANDOM_HEADS))

@@ -70,14 +70,12 @@ _BERT = Layout(
     segment="embeddings.token_type_embeddings.weight",
     prefixes=("", "bert.", "roberta."),
 )
-_MPNET = Layout(
-    embedding="embeddings.word_embeddings.weight",
+_MPNET = replace(
+    _BERT,
     query="encoder.layer.{}.attention.attn.q",
     key="encoder.layer.{}.attention.attn.k",
-    first_norm="embeddings.LayerNorm",
     later_norms=("encoder.layer.{}.attention.LayerNorm", "encoder.layer.{}.output.LayerNorm"),
-    centred=True,
-    biases=True,
+    segment="",
     prefixes=("", "mpnet."),
 )
 _GPT2 = Layout(

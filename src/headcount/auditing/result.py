@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import made_folder, replacing
 from headcount.notebook import chart, html_table
 from headcount.theory.architectures import Audit as Capacity
 from headcount.theory.model_config import Architecture
@@ -19,7 +19,7 @@ from headcount.theory.model_config import Architecture
 _SUMMARY = (
     *("edges", "heads_that_know", "heads_beyond_similarity", "best_layer", "best_head"),
     *("best_auc", "best_auc_low", "best_auc_high", "cosine_auc", "cosine_auc_low"),
-    *("cosine_auc_high", "compiled_budget", "compiled_last_resort", "compile_seconds"),
+    *("cosine_auc_high", "compiled_budget", "compile_seconds"),
 )
 FRAMES = ("heads", "spectra", "table", "relations", "scores", "removal")
 
@@ -29,13 +29,13 @@ class ModelAudit:
     """The key–query channels of a model, as `audit` measured them.
 
     - `capacity`: what one layer holds by each law and bound.
-    - `heads`: one row per head, with its ranks, overlaps and compressibility.
+    - `heads`: one row per head, with its ranks, overlaps and compressibility (`compiled_columns`
+      is missing where the head was not compiled).
     - `random`: the same numbers for random weights of the same shape.
     - `spectra`: the singular values of each head.
     - `table`: incoherence and anisotropy of the token table, beside a Gaussian one.
     - `relations`: one row per relation: its size, what random heads and the plain cosine of the
-      embeddings score, and the compiled budget (`compiled` says it in words, with the time, since
-      the compiler's last resort is one head per edge).
+      embeddings score, and the compiled budget (`compiled` says it in words, with the time).
     - `scores`: one row per relation and head: AUC with its 95 % interval, MRR, best F1, p-values.
     - `removal`: what is left of each layer's choices with 1, 2, … heads kept.
     - `notes`: what the numbers leave out.
@@ -96,7 +96,7 @@ class ModelAudit:
                 "advice": self.capacity.advice,
                 "holdings": [asdict(holding) for holding in self.capacity.holdings],
             },
-            "random": dict(self.random),
+            "random": {name: _plain(value) for name, value in self.random.items()},
             "frames": {name: _records(getattr(self, name)) for name in FRAMES},
             "notes": list(self.notes),
             "provenance": dict(self.provenance),
@@ -104,13 +104,7 @@ class ModelAudit:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `audit.html`, and every frame as CSV and Parquet; gives the path of the page."""
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"{folder}: cannot be made a folder ({error.strerror}); choose another path"
-            ) from None
+        folder = made_folder(folder)
         for name in FRAMES:
             frame: pd.DataFrame = getattr(self, name)
             with replacing(folder / f"{name}.csv") as temporary:
@@ -133,6 +127,10 @@ class ModelAudit:
         shown = ["relation", "layer", "head", "auc", "mrr", "f1", "p_corrected"]
         best = best.groupby("relation").head(3)[shown]
         return found + html_table(shown, best.to_numpy().tolist(), "heads that know a relation")
+
+
+def _plain(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from headcount.cli.common import Json, Quiet, Seed, emit
 from headcount.errors import InputError
+from headcount.files import made_folder
 from headcount.progress import progress_line
 
 if TYPE_CHECKING:
@@ -43,13 +45,17 @@ def audit(
     ] = 2_000,
     permutations: Annotated[int, typer.Option(help="Permutations of the p-values.")] = 999,
     random_heads: Annotated[int, typer.Option(help="Random heads to compare with.")] = 200,
+    level: Annotated[float, typer.Option(help="Chance of a false finding per relation.")] = 0.05,
     compile_seconds: Annotated[
         float, typer.Option(help="Time to compile each relation; 0 leaves it out.")
     ] = 30.0,
     compress_seconds: Annotated[
-        float, typer.Option(help="Time to compile each head's own choices; 0 leaves it out.")
-    ] = 0.0,
-    level: Annotated[float, typer.Option(help="Chance of a false finding per relation.")] = 0.05,
+        float,
+        typer.Option(
+            help="Time in all to compile the own choices of some heads, 4 s or more for each; 0 "
+            "leaves it out."
+        ),
+    ] = 60.0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the page and its tables here.")
     ] = None,
@@ -71,6 +77,8 @@ def audit(
     """
     from headcount.auditing.audit import audit as run
 
+    if out is not None:
+        made_folder(out)  # refused now, not after minutes of work
     with progress_line(quiet=quiet or json) as tell:
         found = run(
             model,
@@ -78,11 +86,11 @@ def audit(
             relations=_named(relations),
             offsets=_offsets(offsets),
             most_edges=edges,
+            level=level,
             permutations=permutations,
             random_heads=random_heads,
             compile_seconds=compile_seconds,
             compress_seconds=compress_seconds,
-            level=level,
             seed=seed,
             progress=tell,
         )
@@ -134,17 +142,16 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
         "overlap": f"queries {heads['query_overlap'].mean():.3f}, keys "
         f"{heads['key_overlap'].mean():.3f}; random heads {random['overlap']:.3f}",
     }
-    columns = heads["compiled_columns"].dropna()
-    kept = heads["kept_rank_90"]
+    columns, kept = heads["compiled_columns"].dropna(), heads["kept_rank_90"]
     told["choices"] = (
         f"90 % of a head's choices need {kept.min()} … {kept.max()} of its {sizes.key_dim} "
-        "directions"
-        + (
-            f"; all of them {columns.min():.0f} … {columns.max():.0f} compiled columns"
-            if len(columns)
-            else ""
-        )
+        f"directions; random heads {random['kept_rank_90']:.1f}"
     )
+    if len(columns):
+        told["choices"] += (
+            f"; compiled, all of them need at most {columns.min():.0f} … {columns.max():.0f} "
+            f"columns ({len(columns)} heads); random heads {random['compiled_columns']:.1f}"
+        )
     for row in found.relations.to_dict("records"):
         told[row["relation"]] = (
             f"{row['heads_that_know']} heads know it, {row['heads_beyond_similarity']} beyond "
@@ -159,6 +166,6 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
 
 
 def _between(row: dict[str, Any], name: str) -> str:
-    """A number with its 95 % interval."""
+    """A number with its 95 % interval, where there is one."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3f} ({low:.3f} to {high:.3f})"
+    return f"{row[name]:.3f}" + ("" if isnan(low) else f" ({low:.3f} to {high:.3f})")

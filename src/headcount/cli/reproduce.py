@@ -13,6 +13,7 @@ import typer
 
 from headcount.cli.common import EngineOption, Json, Quiet, chosen_engine, emit
 from headcount.errors import InputError
+from headcount.files import made_folder
 from headcount.progress import duration, notice, progress_line
 
 if TYPE_CHECKING:
@@ -147,13 +148,13 @@ def report(
     from headcount.report.agreement import judge
     from headcount.report.figures import chosen_figures
     from headcount.report.page import write_report
-    from headcount.reproduction.results_folder import ResultsFolder, writable
+    from headcount.reproduction.results_folder import ResultsFolder
     from headcount.reproduction.shipped import MEASURED, measured_evidence
 
     figures = chosen_figures(_names(only))
     results = ResultsFolder(folder) if folder else MEASURED
     evidence = results.evidence() if folder else measured_evidence()
-    target = writable(out or folder or Path("results/report"))
+    target = made_folder(out or folder or Path("results/report"))
     with progress_line() as tell:
         tell("drawing the report")
         claims, local = judge(results, evidence)

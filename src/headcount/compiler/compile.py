@@ -32,6 +32,7 @@ def compile(
     decide: str = "threshold",
     improved: Callable[[Compiled], None] | None = None,
     kv_heads: int | None = None,
+    last_resort: bool = True,
 ) -> Compiled:
     """Weights that decide every ordered pair of `graph` on `table` correctly, with a certificate.
 
@@ -49,6 +50,9 @@ def compile(
     row, hence is the top of the row in every context that holds it. A target is not compared with
     another target, and items without targets are not judged. With `kv_heads` g the heads share g
     keys; their number is a multiple of g.
+
+    A search that finds nothing in half of its time turns to its last resort, one head per edge,
+    whose certificate is not bound by the time limit. `last_resort=False` leaves that out.
 
     >>> from headcount.problem.makers import permutation_graph
     >>> from headcount.problem.embeddings import gaussian_embeddings
@@ -72,6 +76,7 @@ def compile(
         context_length=context_length,
         decide=decide,
         kv_heads=kv_heads,
+        last_resort=last_resort,
         **options,
     )
     require_possible(request.graph, request.table, request.top)

@@ -91,10 +91,11 @@ class MaxSearch(WeightSearch):
             self._shrink(floor, number)
 
     def _find_any(self, guess: int) -> None:
-        """Double an ample budget until one is reached, in half the time; else a head per edge."""
+        """Double an ample budget until one is reached; in half the time, else a head per edge."""
         sparse = self.request.graph.edges < _SPARSE * self.request.graph.items**2
         end = self.deadline
-        self.deadline = min(end, time.monotonic() + (end - time.monotonic()) / 2)
+        if self.request.last_resort:
+            self.deadline = min(end, time.monotonic() + (end - time.monotonic()) / 2)
         budget = first = _AMPLE * guess
         while self.in_time() and not self.reach(budget, [0], both=budget > first and not sparse):
             if budget >= _GIVE_UP * guess:
@@ -102,7 +103,7 @@ class MaxSearch(WeightSearch):
                 break
             budget *= 2
         self.deadline = end
-        if self.best is None and not self.stopped:
+        if self.best is None and not self.stopped and self.request.last_resort:
             self._one_head_per_edge()
 
     def _one_head_per_edge(self) -> None:

@@ -46,6 +46,7 @@ class CompileRequest:
     decide: str = "threshold"
     improved: Callable[[Any], None] = _silent
     kv_heads: int | None = None  # keys that heads share; None: each head has its own
+    last_resort: bool = True  # one head per edge, where the search finds nothing
 
     def __post_init__(self) -> None:
         self._check_numbers()

@@ -80,6 +80,33 @@ def choice_chart(audit: ModelAudit) -> Any:
     return styled(alt.layer(heat), audit.heads, title)
 
 
+def column_chart(audit: ModelAudit) -> Any:
+    """The columns of compiled weights that make a head's choices, beside a random head's."""
+    frame: Any = audit.heads.dropna(subset=["compiled_columns"])
+    width, random = audit.sizes.key_dim, audit.random["compiled_columns"]
+    y = alt.Y("compiled_columns:Q", title="columns", scale=alt.Scale(domain=[0, width]))
+    shown = tooltips(
+        layer="layer",
+        head="head",
+        compiled_columns="compiled columns|d",
+        chosen_words="different words chosen|d",
+    )
+    x = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    points = (
+        alt.Chart(frame)
+        .mark_point(filled=True, size=60, color=COLOURS[0], opacity=0.8)
+        .encode(x=x, y=y, tooltip=shown)
+    )
+    line = (
+        alt.Chart(pd.DataFrame({"compiled_columns": [random]}))
+        .mark_rule(color=INK, strokeDash=[6, 3], strokeWidth=2)
+        .encode(y=y)
+    )
+    both = alt.layer(points, line).properties(width=480, height=220)
+    title = f"Compiled columns that make a head's choices, of the {width} that it owns"
+    return styled(both, frame, title, "dashed: random heads, mean")
+
+
 def spectrum_chart(audit: ModelAudit) -> Any:
     """The share of a form's energy in its largest singular values, beside random weights."""
     frame: Any = audit.spectra.copy()
@@ -172,7 +199,7 @@ def removal_chart(audit: ModelAudit) -> Any:
         .mark_line(color=GREY, strokeWidth=1, opacity=0.6)
         .encode(x=x, y=y, detail="layer:N", tooltip=tooltips(layer="layer", left="left|.2f"))
     )
-    legend = alt.Legend(title=None, orient="right")
+    legend = alt.Legend(title=None, orient="right", direction="vertical")
     lines = (
         alt.Chart(study)
         .mark_line(strokeWidth=2, point=True)

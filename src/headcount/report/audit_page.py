@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
-from headcount.auditing.resampling import RESAMPLES
+from headcount.auditing.resampling import FEWEST_WORDS, RESAMPLES
 from headcount.auditing.result import ModelAudit
 from headcount.files import replacing
 from headcount.report import audit_charts as charts
@@ -26,8 +27,7 @@ _SCORES = {
     "relation": "relation",
     "layer": "layer",
     "head": "head",
-    "auc": "AUC",
-    "interval": "95 % interval",
+    "auc_text": "AUC (95 % interval)",
     "mrr": "MRR",
     "f1": "best F1",
     "p_corrected": "corrected p",
@@ -42,12 +42,10 @@ _RELATIONS = {
     "edges_given": "edges given",
     "heads_that_know": "heads that know it",
     "heads_beyond_similarity": "beyond similarity",
-    "best_auc": "best AUC",
-    "best_interval": "its 95 % interval",
-    "cosine_auc": "AUC of plain cosines",
-    "cosine_interval": "its 95 % interval",
-    "random_auc_high": "97.5 % of random heads below",
-    "random_pass_permutation": "random heads with p ≤ level",
+    "best_auc_text": "AUC of the best head (95 % interval)",
+    "cosine_auc_text": "AUC of plain cosines (95 % interval)",
+    "random_auc_high": "97.5 % of random heads have an AUC below",
+    "random_pass_permutation": "share of random heads with p ≤ the level",
     "head_width": "width of a head",
     "compiled": "compiled D_K",
     "compiled_heads": "its heads",
@@ -74,6 +72,7 @@ class AuditSection:
     title: str
     meaning: str
     table: PageTable | None = None
+    kind: str = "stack compared"  # of the table: on a narrow screen, one card per row
     spec: Markup | None = None
     height: int = 0
     files: tuple[Path, ...] = ()
@@ -123,15 +122,20 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
     def drawn(id: str, title: str, meaning: str, draw: Callable[[ModelAudit], Any]) -> AuditSection:
         spec = specification(draw(audit), f"{title}. {meaning}")
         files, height = write_chart(spec, folder / id, _FORMATS)
-        return AuditSection(id, title, meaning, None, script_json(spec), height, tuple(files))
+        return AuditSection(
+            id, title, meaning, spec=script_json(spec), height=height, files=tuple(files)
+        )
 
     capacity = audit.capacity.advice
     yield AuditSection("capacity", "Shape and capacity", capacity, _capacity_table(audit))
     yield drawn("ranks", "Directions that a head uses", texts.rank_text(audit), charts.rank_chart)
     yield drawn("spectra", "Spectra", texts.spectrum_text(audit), charts.spectrum_chart)
     yield drawn("overlap", "Overlap between heads", texts.overlap_text(audit), charts.overlap_chart)
-    title = "Columns that a head's choices need"
+    title = "Directions that a head's choices need"
     yield drawn("choices", title, texts.choice_text(audit), charts.choice_chart)
+    if audit.heads["compiled_columns"].notna().any():
+        title = "Columns that other weights need for the same choices"
+        yield drawn("columns", title, texts.column_text(audit), charts.column_chart)
     rows = _turned(audit.table, _TABLE)
     yield AuditSection("table", "The token table", texts.table_text(audit), rows)
     if not audit.relations.empty:
@@ -142,8 +146,9 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
             "Relations beside the best possible weights",
             "Compiled weights are the smallest found that decide every pair of the relation on "
             "the same table; a head that knows a relation ranks it well without deciding it. "
-            f"Intervals are from {RESAMPLES:,} bootstrap samples of source words; that of the best "
-            "head does not account for the choice among heads.",
+            f"Intervals are from {RESAMPLES:,} bootstrap samples of source words, where there are "
+            f"{FEWEST_WORDS} or more; that of the best head does not account for the choice among "
+            "heads.",
             _turned(_with_intervals(audit.relations, "best_", "cosine_"), _RELATIONS),
         )
         yield _findings(audit)
@@ -163,7 +168,7 @@ def _findings(audit: ModelAudit) -> AuditSection:
     if len(shown) < len(found):
         text += f" The best {_SHOWN_FINDINGS} of each relation are shown."
     table = _renamed(_with_intervals(shown, ""), _SCORES) if len(shown) else None
-    return AuditSection("findings", "Heads that know a relation", text, table)
+    return AuditSection("findings", "Heads that know a relation", text, table, kind="compact")
 
 
 def _capacity_table(audit: ModelAudit) -> PageTable:
@@ -180,11 +185,13 @@ def _capacity_table(audit: ModelAudit) -> PageTable:
 
 
 def _with_intervals(frame: Any, *prefixes: str) -> Any:
-    """With the 95 % intervals of AUCs as text."""
+    """With AUCs and their 95 % intervals as text."""
     written = {
-        f"{prefix}interval": [
-            f"{low:.3f} to {high:.3f}"
-            for low, high in zip(frame[f"{prefix}auc_low"], frame[f"{prefix}auc_high"], strict=True)
+        f"{prefix}auc_text": [
+            f"{auc:.3f}" + ("" if isnan(low) else f" ({low:.3f} to {high:.3f})")
+            for auc, low, high in frame[
+                [f"{prefix}auc", f"{prefix}auc_low", f"{prefix}auc_high"]
+            ].itertuples(index=False)
         ]
         for prefix in prefixes
     }
@@ -192,7 +199,11 @@ def _with_intervals(frame: Any, *prefixes: str) -> Any:
 
 
 def _renamed(frame: Any, names: dict[str, str]) -> PageTable:
-    return frame_table(frame[list(names)].rename(columns=names))
+    """Some columns under other names, numbers to three places."""
+    shown = frame[list(names)]
+    numbers = shown.select_dtypes("float").columns
+    shown = shown.assign(**{name: shown[name].map("{:.3f}".format) for name in numbers})
+    return frame_table(shown.rename(columns=names))
 
 
 def _turned(frame: Any, names: dict[str, str]) -> PageTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headcount.auditing.redundancy import measured_removal
 from headcount.auditing.result import ModelAudit
 from headcount.report.formatting import num
 
@@ -47,20 +48,27 @@ def overlap_text(audit: ModelAudit) -> str:
 
 
 def choice_text(audit: ModelAudit) -> str:
-    """What a head's choices need, of its own directions and of compiled columns."""
+    """What a head's choices need of its own directions."""
     heads: Any = audit.heads
-    kept, columns = heads["kept_rank_90"], heads["compiled_columns"].dropna()
-    text = (
-        "A head's choice is the word that it scores highest for a word. Cut to its largest "
-        f"singular values, a head keeps 90 % of its choices from {kept.min()} to {kept.max()} of "
-        f"its {audit.sizes.key_dim} directions on (median {num(kept.median())})."
+    kept = heads["kept_rank_90"]
+    return (
+        "A head's choice is the word that it scores highest for a word. To keep 90 % of its "
+        f"choices, a head needs its {kept.min()} to {kept.max()} largest singular values (median "
+        f"{num(kept.median())} of {audit.sizes.key_dim}); random heads need "
+        f"{num(audit.random['kept_rank_90'])}."
     )
-    if columns.empty:
-        return text
-    return text + (
-        f" Other weights, compiled, make all of a head's choices with {columns.min():.0f} to "
-        f"{columns.max():.0f} columns ({len(columns):,} of {len(heads):,} heads, in the time "
-        "given)."
+
+
+def column_text(audit: ModelAudit) -> str:
+    """What other weights need to make the same choices."""
+    heads: Any = audit.heads
+    columns, random = heads["compiled_columns"].dropna(), audit.random["compiled_columns"]
+    return (
+        f"Weights compiled to make all of a head's choices need at most {columns.min():.0f} to "
+        f"{columns.max():.0f} columns of the {audit.sizes.key_dim} that the head owns; for random "
+        f"heads, {num(random)}. {len(columns):,} of {len(heads):,} heads were compiled, each for a "
+        "limited time, so these are upper bounds; a head near the dashed line is no easier to "
+        "compress than a random one."
     )
 
 
@@ -95,9 +103,17 @@ def relation_text(audit: ModelAudit) -> str:
 def removal_text(audit: ModelAudit) -> str:
     """What half of the heads keep."""
     frame: Any = audit.removal
-    half = frame[frame["kept"] == max(audit.sizes.heads // 2, 1)]["left"]
+    heads = audit.sizes.heads
+    kept = max(heads // 2, 1)
+    half = frame[frame["kept"] == kept]["left"]
+    study: Any = measured_removal()
+    ends = study[study["ratio"].isin((1.0, 2.0)) & (2 * study["kept"] == study["heads"])]
+    by = ends.set_index(["kind", "ratio"])["left"].map(num)
     return (
-        f"With half of its heads a layer keeps {num(half.min())} to {num(half.max())} of its "
-        "choices (the words that some head scores highest). On the diagonal no choice is made "
-        "twice; above it heads repeat each other."
+        f"With {kept} of its {heads} heads a layer keeps {num(half.min())} to {num(half.max())} of "
+        "its choices (the words that some head scores highest). On the diagonal no choice is made "
+        "twice; above it heads repeat each other. Coloured curves are weights for a known graph, "
+        "and their F1: with half of the heads, trained weights keep "
+        f"{by['trained', 1.0]} at the smallest budget that works (D_K*) and {by['trained', 2.0]} "
+        f"at twice that, compiled ones {by['compiled', 1.0]} and {by['compiled', 2.0]}."
     )

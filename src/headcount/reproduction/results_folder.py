@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import load_frame, replacing, save_frame
+from headcount.files import load_frame, made_folder, replacing, save_frame
 from headcount.reproduction.evidence import KEY, Evidence, gather
 from headcount.reproduction.presets import preset
 from headcount.store.store import Store
@@ -55,7 +55,7 @@ class ResultsFolder:
     @classmethod
     def opened(cls, path: str | os.PathLike[str], preset: str) -> ResultsFolder:
         """Make the folder if need be; one that holds another preset is refused."""
-        folder = cls(writable(path))
+        folder = cls(made_folder(path))
         folder._require(preset)
         return folder
 
@@ -188,17 +188,3 @@ class ResultsFolder:
             raise InputError(
                 f"{path}: cannot be read ({error}); remove it and run headcount reproduce again"
             ) from None
-
-
-def writable(path: str | os.PathLike[str]) -> Path:
-    """Make a folder if need be; one that cannot be written to is refused."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be a folder ({error.strerror}); name another with --out"
-        ) from None
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: cannot be written to; name another folder with --out")
-    return folder
