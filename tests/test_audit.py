@@ -210,7 +210,7 @@ def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):
         assert list(pd.read_csv(tmp_path / "out" / f"{name}.csv").columns) == list(frame.columns)
     assert (tmp_path / "out" / "figures" / "relations.svg").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(hc.InputError, match="cannot be made a folder"):
+    with pytest.raises(hc.InputError, match="cannot be a folder"):
         found.save(tmp_path / "file")
 
 

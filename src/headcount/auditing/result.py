@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import made_folder, replacing
 from headcount.notebook import chart, html_table
 from headcount.theory.architectures import Audit as Capacity
 from headcount.theory.model_config import Architecture
@@ -104,13 +103,7 @@ class ModelAudit:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `audit.html`, and every frame as CSV and Parquet; gives the path of the page."""
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"{folder}: cannot be made a folder ({error.strerror}); choose another path"
-            ) from None
+        folder = made_folder(folder)
         for name in FRAMES:
             frame: pd.DataFrame = getattr(self, name)
             with replacing(folder / f"{name}.csv") as temporary:

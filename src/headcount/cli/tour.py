@@ -9,6 +9,7 @@ import typer
 
 from headcount.cli.common import Json, Seed, emit
 from headcount.errors import InputError
+from headcount.files import made_folder
 from headcount.progress import progress_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def tour(
 
     if items < 16:
         raise InputError(f"--items {items} is too few for the tour; choose at least 16")
-    out.mkdir(parents=True, exist_ok=True)
+    made_folder(out)
     with progress_line(quiet=json) as tell:
         tell("compiling the weights of the antonyms")
         words, found = _words(out, seed)

@@ -15,6 +15,7 @@ import typer
 from headcount.cli.common import EngineOption, Json, Quiet, TableKey, chosen_engine, emit
 from headcount.cli.items import NamesFile
 from headcount.errors import InputError
+from headcount.files import made_folder
 from headcount.progress import notice
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _train(
     from headcount.training.train import train as run
 
     if out is not None:
-        _make_folder(out)
+        made_folder(out)
     chosen, began = chosen_engine(engine), time.perf_counter()
     results = run(
         specs,
@@ -198,15 +199,6 @@ def _train(
     elif results:
         _print(described | summary)
     sys.exit(130 if len(results) < len(specs) else 0)  # `run` has said that it was interrupted
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be a folder ({error.strerror}); choose another path"
-        ) from None
 
 
 def _save(result: RunResult, out: Path | None) -> None:

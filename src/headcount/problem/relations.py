@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import made_folder, replacing
 from headcount.problem.conversion import as_graph
 from headcount.problem.edge_list import write_graph
 from headcount.problem.graph import Graph
@@ -91,13 +91,7 @@ def write_relations(
     """
     if graph.names is None:
         raise InputError("the graph has no names; take one from headcount.relations")
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be made a folder ({error.strerror}); choose another path"
-        ) from None
+    folder = made_folder(folder)
     write_graph(graph, folder / "graph.csv")
     write_names(graph.names, folder / "names.txt")
     with replacing(folder / "NOTICE.txt") as temporary:

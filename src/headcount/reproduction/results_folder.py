@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from headcount.errors import InputError
-from headcount.files import load_frame, replacing, save_frame
+from headcount.files import load_frame, made_folder, replacing, save_frame
 from headcount.reproduction.evidence import KEY, Evidence, gather
 from headcount.reproduction.presets import preset
 from headcount.store.store import Store
@@ -192,13 +192,7 @@ class ResultsFolder:
 
 def writable(path: str | os.PathLike[str]) -> Path:
     """Make a folder if need be; one that cannot be written to is refused."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be a folder ({error.strerror}); name another with --out"
-        ) from None
+    folder = made_folder(path)
     if not os.access(folder, os.W_OK):
         raise InputError(f"{path}: cannot be written to; name another folder with --out")
     return folder
