@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from itertools import product
 from types import SimpleNamespace
 
@@ -227,8 +228,9 @@ def test_a_wrong_address_gets_one_sentence_at_once(address, says):
 @pytest.mark.parametrize(
     ("greeting", "says"),
     [
-        (b"", "nothing greets there within 0 s"),  # as HTTP servers, which wait for a request
-        (b"HTTP/1.1 400 Bad Request", "what answers there is not a dask scheduler"),
+        (b"", "nothing greets there within 0 s"),
+        (b"HTTP/1.1 400 Bad Request", "what answers there speaks HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2", "what answers there is not a dask scheduler"),
         (b"short", "no scheduler answers at"),
     ],
 )
@@ -247,6 +249,35 @@ def test_what_is_not_a_scheduler_is_told_from_one(greeting, says, monkeypatch):
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(InputError, match=says), connected_cluster(address, print):
             pass
+
+
+def test_an_http_server_is_told_from_a_scheduler_at_once():
+    """It says nothing before it is asked: a dashboard's address is an easy mistake."""
+    served = HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    threading.Thread(target=served.handle_request, daemon=True).start()
+    began, address = time.monotonic(), f"tcp://127.0.0.1:{served.server_port}"
+    says = "speaks HTTP, as a scheduler's dashboard does; give the port"
+    with served, pytest.raises(InputError, match=says), connected_cluster(address, print):
+        pass
+    assert time.monotonic() - began < cluster_address._ANSWER
+
+
+def test_a_scheduler_that_takes_its_time_is_waited_for(monkeypatch):
+    monkeypatch.setattr(cluster_address, "_SILENCE", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            opened, _ = server.accept()
+            with opened:
+                time.sleep(0.2)
+                opened.sendall(b"\x09\0\0")
+                time.sleep(0.1)
+                opened.sendall(b"\0\0\0\0\0")
+                opened.recv(100)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = cluster_address.SchedulerAddress("tcp", "127.0.0.1", server.getsockname()[1])
+        address.require_answer(None)
 
 
 def test_an_open_address_is_warned_of():

@@ -7,6 +7,7 @@ import os
 import random
 import stat
 import threading
+import unicodedata
 
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from headcount import Graph, InputError, KeyQuery, RunSpec, files, load_weights
 from headcount.block.spec import BlockSpec
 from headcount.block.state import StackState
 from headcount.files import load_frame, replacing, save_frame, save_tensors
+from headcount.progress import printable
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
 from headcount.store.sweeps import _is_alive
@@ -68,6 +70,19 @@ def test_outputs_that_cannot_be(tmp_path, command):
         assert code == 2, err
         assert err.startswith("error: ")
         assert err.count("\n") == 1
+    says = "a symbolic link in this path leads back to itself; choose another path"
+    for words in (
+        ("make", "graph", "permutation", "--items", 4, "--out", loop),
+        ("make", "graph", "permutation", "--items", 4, "--out", loop / "a.csv"),
+        ("train", "--items", 32, "--d-model", 8, "--heads", 1, "--key-dim", 1, "--out", loop),
+        ("tour", "--out", loop),
+        ("reproduce", "--only", "table2", "--out", loop),
+    ):
+        code, _, err = command(*words)
+        assert (code, err.splitlines()[-1]) == (2, f"error: {words[-1]}: {says}")
+    for path in (loop, loop / "a.sqlite"):
+        with pytest.raises(InputError, match="leads back to itself"):
+            Store(path)
     with pytest.raises(InputError, match="is not the name of a file"):
         Graph.from_edges(2, [(0, 1)]) and save_frame(pd.DataFrame(), f"{tmp_path}/a\0.parquet")
 
@@ -96,6 +111,24 @@ def test_no_commands_reach_the_terminal(tmp_path, command, capsys):
     assert r"name\x1b]0;owned\x07\x9b31m\nforged" in out
     _, out, _ = command("show", tmp_path / "w.safetensors", "--json")
     assert json.loads(out)[f"a{ESCAPE}"] == ESCAPE
+
+
+def test_no_character_that_is_not_seen_is_printed(tmp_path, command):
+    """Among them U+202E, after which a terminal writes from right to left."""
+    kinds = ("Cc", "Cf", "Zl", "Zp")
+    unseen = "".join(
+        letter for letter in map(chr, range(0x110000)) if unicodedata.category(letter) in kinds
+    )
+    assert set(printable(unseen)) - {"\t", "\n"} <= set(map(chr, range(32, 127)))
+    seen = "naïve 東京 ½ → 🙂 مرحبا\n\t"
+    assert printable(seen) == seen
+    notes = {f"a{letter}": f"{letter} after" for letter in "\u202e\u2066\u200b\xad\x7f\U000e0041"}
+    weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.5, notes=notes)
+    weights.save(tmp_path / "w.safetensors")
+    _, plainly, _ = command("show", tmp_path / "w.safetensors")
+    _, as_json, _ = command("show", tmp_path / "w.safetensors", "--json")
+    assert not set(plainly + as_json) & (set(unseen) - {"\n"})
+    assert json.loads(as_json).items() >= notes.items()
 
 
 def test_concurrent_commands_keep_each_others_entries(tmp_path):

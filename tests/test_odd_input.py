@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import socket
 import time
 from fractions import Fraction
 
@@ -44,12 +46,28 @@ def written(**changes: str) -> None:
     save_file({"queries": ones, "keys": ones.clone()}, "w.safetensors", METADATA | changes)
 
 
-@pytest.mark.parametrize("noted", ["abc", "-3", "1e3", "9" * 5000, "٣", "0", ""])
-def test_any_note_of_a_context_length(noted, problem, command):
+@pytest.mark.parametrize("noted", ["abc", "-3", "1e3", "9" * 5000, "٣", "0", "", "1_0", "\x1b[2J"])
+def test_a_note_that_is_not_a_context_length_is_refused_where_it_is_needed(noted, problem, command):
     written(notes=json.dumps({"context_length": noted}))
-    for words in (("verify", "w.safetensors", "g.csv", "t.npy"), ("show", "w.safetensors")):
+    code, _, err = command("verify", "w.safetensors", "g.csv", "t.npy")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the weights' note context_length is '" in err
+    assert "\x1b" not in err
+    for words in (
+        ("verify", "w.safetensors", "g.csv", "t.npy", "--context-length", "2"),
+        ("show", "w.safetensors"),
+    ):
         code, _, err = command(*words)
         assert code in (0, 1), err
+
+
+@pytest.mark.parametrize("noted", ["Top", "", "\u202etop"])
+def test_a_note_of_what_decides_is_known_or_refused(noted, problem, command):
+    written(notes=json.dumps({"decide": noted}), aggregation="max")
+    code, _, err = command("verify", "w.safetensors", "g.csv", "t.npy")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the weights' note decide is '" in err
+    assert command("verify", "w.safetensors", "g.csv", "t.npy", "--decide", "top")[0] in (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +85,10 @@ def test_any_note_of_a_context_length(noted, problem, command):
         {"threshold": "9" * 5000},
         {"version": "two"},
         {"version": "9" * 5000},
+        {"version": "١"},
+        {"threshold": "٣"},
+        {"threshold": "1_0"},
+        {"temperature": "1_0"},
         {"temperature": "hot"},
         {"aggregation": "\0"},
         {"aggregation": "\x1b[2J"},
@@ -135,6 +157,32 @@ def test_a_record_from_the_future_does_not_keep_watch_up(problem, command):
     code, out, _ = command("watch", "s.sqlite")
     assert code == 0
     assert "died" in out
+
+
+@pytest.mark.parametrize(("ahead", "says"), [(1e8, "ahead of this machine's clock"), (-1e3, "17")])
+def test_watch_does_not_wait_for_a_sweep_that_may_never_write_again(ahead, says, problem, command):
+    """Its process seems to live; so does any process that was given its number since."""
+    with Store("s.sqlite") as store:
+        store.sweeps.begin("a\u202eb", 1, 1)
+        with store._database.transaction() as connection:
+            connection.execute(
+                "UPDATE sweeps SET updated = ?, started = ?",
+                (time.time() + ahead, time.time() + max(ahead, 0)),
+            )
+    code, out, err = command("watch", "s.sqlite")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "silent" in out
+    assert says in err
+    assert f"process {os.getpid()} of this machine" in err
+    assert "\u202e" not in out + err
+
+
+def test_a_process_that_began_after_its_sweep_is_another_one():
+    now = time.time()
+    here = (os.getpid(), socket.gethostname())
+    for started, state in ((now - 1e6, "died"), (now, "silent")):
+        record = SweepRecord(1, "a", "running", *here, started, now - 1e3, *[1] * 6, 1.0)
+        assert record.state_at(now) == state
 
 
 @given(st.floats(allow_nan=False, allow_infinity=True))

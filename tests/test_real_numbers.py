@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -236,3 +238,33 @@ def test_ids_and_contexts_of_more_than_63_bits_are_refused():
 def test_which_integers_float64_rounds(number):
     assert is_rounded_integer(number) == (int(float(number)) != number)
     assert is_rounded_integer(f" {number} ") == is_rounded_integer(number)
+    assert is_rounded_integer(f"{number}.00") == is_rounded_integer(number)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(-(10**20), 10**20), st.integers(0, 20), st.integers(-25, 310))
+def test_which_numbers_with_an_exponent_float64_rounds(digits, places, exponent):
+    sign, text = "-" * (digits < 0), str(abs(digits)).zfill(places + 1)
+    point = len(text) - places
+    written = f"{sign}{text[:point]}.{text[point:]}e{exponent}"
+    exact = Fraction(digits) * Fraction(10) ** (exponent - places)
+    nearest = float(written)
+    kept = math.isfinite(nearest) and exact in (Fraction(nearest), Fraction(repr(nearest)))
+    assert is_rounded_integer(written) == (exact.denominator == 1 and not kept)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_what_float64_prints_is_not_refused(number):
+    text = f"{number!r}"
+    if "e" in text or abs(number) < 2**53:
+        assert not is_rounded_integer(text)
+
+
+@pytest.mark.parametrize("entry", ["9007199254740993e0", "9007199254740.993E+3", "1e309"])
+def test_an_integer_with_an_exponent_is_not_rounded_in_a_text_table(entry, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"a,b\n.5,1e22\n{entry},1\n")
+    with pytest.raises(InputError, match=r"t\.csv, line 3, a: float64 rounds .*; scale it down"):
+        load_embeddings(path)
+    path.write_text("a,b\n.5,1e22\n1e+23,9007199254740992e0\n")
+    assert load_embeddings(path).tolist() == [[0.5, 1e22], [1e23, 2.0**53]]

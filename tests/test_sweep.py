@@ -549,28 +549,6 @@ def test_a_file_that_is_no_store_is_left_alone(written, command, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_runs_longer_than_a_piece_are_handed_out_to_every_core():
-    """And in fleets: a run with other blocks would wait for the first one to end."""
-
-    class ThreeThreads(CountingEngine):
-        name, threads = "native", 3
-
-        def group(self, spec):
-            return "all"
-
-    executor = LocalExecutor(ThreeThreads())
-    long = [RunSpec(256, 32, 8, 8, seed, steps=10**8) for seed in range(5)]
-    other = replace(long[0], steps=10**8 + 1)
-    assert executor._next_piece([long[0], other, *long[1:]], 60.0) == long[:3]
-    assert executor._next_piece([other, *long], 60.0) == [other]
-    short = [RunSpec(16, 8, 1, 1, seed, steps=100) for seed in range(200)]
-    assert executor._next_piece(short, 60.0) == short
-    early, late = (len(executor._next_piece(long[:1] + short * 400, t)) for t in (0.0, 60.0))
-    assert early == late == 1
-    some = [RunSpec(64, 16, 4, 5, seed) for seed in range(900)]
-    assert 0 < len(executor._next_piece(some, 0.0)) < len(executor._next_piece(some, 60.0)) / 2
-
-
 def test_a_job_that_is_preempted_leaves_checkpoints_early(tmp_path, monkeypatch):
     """The first after two seconds of work, then less and less often."""
     clock, saved = [0.0], list[float]()

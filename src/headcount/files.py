@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import secrets
 import stat
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from headcount.errors import InputError
 
+LOOP = "a symbolic link in this path leads back to itself"
 MOST_COLUMNS = 2**20  # of a text table: as wide as a model may be
 _LONGEST_LINE = 2**26  # characters
 
@@ -58,14 +60,27 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     """The file that a path leads to, refused where none can be written."""
     try:
         found = Path(path).resolve()
+        if is_link_loop(found):  # Python 3.13 resolves it to itself
+            raise RuntimeError
         if not found.exists() or found.is_file():
             return found
         reason = "is not a regular file"
-    except (OSError, RuntimeError):
-        reason = "its links form a loop, or cannot be followed"
+    except RuntimeError:
+        reason = LOOP
+    except OSError as error:
+        reason = f"cannot be followed ({error.strerror})"
     except ValueError:  # a NUL
         reason = "is not the name of a file"
     raise InputError(f"{path}: {reason}; choose another path")
+
+
+def is_link_loop(path: Path) -> bool:
+    """Whether symbolic links on the way to a file lead back to themselves."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _created(path: Path, mode: int | None) -> Path:
@@ -95,12 +110,13 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
     another path
     """
     folder = Path(path)
+    if is_link_loop(folder):
+        raise InputError(f"{folder}: {LOOP}; choose another path")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be a folder ({error.strerror}); choose another path"
-        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{folder}: cannot be a folder ({reason}); choose another path") from None
     if not os.access(folder, os.W_OK):
         raise InputError(f"{folder}: cannot be written to; choose another folder")
     return folder
@@ -197,6 +213,8 @@ def existing_file(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file in it")
+    if is_link_loop(path):
+        raise InputError(f"{path}: {LOOP}; check the path")
     if not path.exists():
         raise InputError(f"{path}: no such file; check the path")
     return path

@@ -10,8 +10,14 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 LINE_EVERY = 10.0  # seconds between plain lines
-# Control characters but tab and line end, and the marks that turn the direction of a line.
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What no terminal shows and some obey, but tab and line end: control characters, separators of
+# lines, marks that turn the direction of a line and other formats (Unicode's categories Cc, Zl, Zp
+# and Cf), and halves of surrogate pairs.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 _FIRST_SHARE = 0.01  # of the work, before which the time left is anyone's guess
 
 
@@ -27,16 +33,16 @@ class Status(NamedTuple):
 
 
 def printable(text: str) -> str:
-    r"""The text without characters that command a terminal; they are shown as their codes.
+    r"""The text with the codes of characters that command a terminal, or that no one would see.
 
     Names and notes come from files of others: escape sequences in them could move the cursor, or
-    make a terminal type.
+    make a terminal type, and a mark of direction could make a line read backwards.
 
-    >>> print(printable("\x1b[2Jred\x07, \x9b1m, a\nb"))
-    \x1b[2Jred\x07, \x9b1m, a
+    >>> print(printable("\x1b[2Jred\x07, \x9b1m, \u202eback, a\nb"))
+    \x1b[2Jred\x07, \x9b1m, \u202eback, a
     b
     """
-    return _COMMANDS.sub(lambda found: ascii(found.group())[1:-1], text)
+    return UNSEEN.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
 def in_one_line(text: str) -> str:

@@ -52,6 +52,7 @@ def write(folder: Path = FOLDER) -> None:
         "config-nested.json": "[" * 20_000,
         "config-digits.json": f'{{"hidden_size": {"9" * 5000}}}',
         "table-integers.csv": f"a,b\n{2**53},1\n{2**53 + 1},1\n",
+        "table-integers-with-exponents.csv": f"a,b\n.5,1e22\n{2**53 + 1}e0,1\n",
         "table-short-rows.csv": "name,a,b\nhot,1\ncold,2\n",
     }
     for name, text in texts.items():

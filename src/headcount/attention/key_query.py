@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -168,13 +169,26 @@ class KeyQuery:
     @property
     def context_length(self) -> int | None:
         """The context length that softmax weights were made for, where their notes say it."""
-        noted = self.notes.get("context_length", "")
-        return int(noted) if noted.isdecimal() and len(noted) < 10 and int(noted) > 0 else None
+        noted = self.notes.get("context_length")
+        if noted is None:
+            return None
+        if not re.fullmatch("[1-9][0-9]{0,8}", noted):
+            raise InputError(
+                f"the weights' note context_length is {noted[:40]!r}, not a number of items; "
+                "correct it, or give the context length yourself"
+            )
+        return int(noted)
 
     @property
     def decided_by(self) -> Decide:
         """`top` where the notes say that rows are read by their highest score, else `threshold`."""
-        return "top" if self.notes.get("decide") == "top" else "threshold"
+        noted = self.notes.get("decide", "threshold")
+        if noted not in ("threshold", "top"):
+            raise InputError(
+                f"the weights' note decide is {noted[:40]!r}, not threshold or top; correct it, "
+                "or say yourself which of them decides"
+            )
+        return noted
 
     def scores(
         self, sources: Float[Tensor, "*batch a d_model"], targets: Float[Tensor, "*batch b d_model"]

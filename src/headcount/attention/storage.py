@@ -53,7 +53,7 @@ def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
                 raise InputError(
                     f"{path}: does not hold key-query weights; give a file that headcount wrote"
                 )
-            if int(metadata["version"]) > _VERSION:
+            if int(_plain_number(metadata["version"])) > _VERSION:
                 raise InputError(f"{path}: written by a newer headcount; upgrade this one")
             notes = json.loads(metadata["notes"])
             return KeyQuery(
@@ -63,7 +63,7 @@ def load_weights(path: str | os.PathLike[str]) -> KeyQuery:
                 aggregation=metadata["aggregation"],
                 widths=tuple(json.loads(metadata["widths"])),
                 notes={str(name): str(text) for name, text in notes.items()},
-                temperature=float(metadata.get("temperature", "1.0")),
+                temperature=float(_plain_number(metadata.get("temperature", "1.0"))),
             )
     except InputError as error:  # of the file, or of the weights in it
         said = str(error)
@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str]) -> KeyQuery:
 def _threshold(text: str) -> float:
     """The threshold, as `save` wrote it or as another number that float64 holds."""
     rounded = is_rounded_integer(text)
-    number = float(text)
+    number = float(_plain_number(text))
     if not rounded and math.isfinite(number) and len(text) <= 400:
         # As short as float64 prints it, or exactly.
         written = Decimal(text)
@@ -95,3 +95,10 @@ def _threshold(text: str) -> float:
             f"the threshold is {text[:40]}, which float64 rounds; scale the weights down"
         )
     return number
+
+
+def _plain_number(text: str) -> str:
+    """The text, refused where Python alone takes it for a number: 1_0, or digits of any script."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return text

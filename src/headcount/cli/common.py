@@ -17,7 +17,8 @@ import typer
 
 from headcount.cli.streams import prints_unicode
 from headcount.errors import InputError
-from headcount.progress import in_one_line, notice, printable
+from headcount.files import LOOP, is_link_loop
+from headcount.progress import UNSEEN, in_one_line, notice, printable
 
 if TYPE_CHECKING:
     from headcount.training.engines.base import Engine
@@ -84,8 +85,14 @@ def fail(text: str, code: int = 2) -> NoReturn:
 def _print_json(result: Mapping[str, Any]) -> None:
     # One write with its line end: commands that share an unbuffered stream do not mix their lines.
     text = json.dumps(_plain(result), ensure_ascii=not prints_unicode())
-    # JSON allows some control characters in texts; terminals take them for commands.
-    print(re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found.group()):04x}", text) + "\n", end="")
+    # JSON allows in texts what terminals take for commands; its codes say the same.
+    print(UNSEEN.sub(_json_code, text) + "\n", end="")
+
+
+def _json_code(found: re.Match[str]) -> str:
+    """The character as JSON writes it in ASCII: `\\u` and four digits, or two such halves."""
+    units = found.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 
 
 def check_output(path: Path | None, *suffixes: str) -> None:
@@ -95,6 +102,8 @@ def check_output(path: Path | None, *suffixes: str) -> None:
     if suffixes and path.suffix.lower() not in suffixes:
         known = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
         raise InputError(f"{path}: this is written as {known}; give the file that suffix")
+    if is_link_loop(path):
+        raise InputError(f"{path}: {LOOP}; choose another path")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file in it")
     folder = path.absolute().parent

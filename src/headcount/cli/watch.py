@@ -14,7 +14,7 @@ import typer
 from headcount.cli.common import Json, emit
 from headcount.cli.results import StorePath
 from headcount.cli.run_lines import aligned, run_lines, with_paths
-from headcount.progress import duration
+from headcount.progress import duration, notice
 
 if TYPE_CHECKING:
     from headcount.store.sweeps import SweepRecord
@@ -32,7 +32,8 @@ def watch(
 ) -> None:
     """Follow the sweeps of a store from a second terminal.
 
-    It only reads, and exits when the sweeps have ended.
+    It only reads, and exits when the sweeps have ended, or when none of them has written anything
+    for two minutes.
 
     \b
     Examples:
@@ -45,16 +46,31 @@ def watch(
     with Store(store, read_only=True) as opened, _screen() as show:
         while True:
             now, known = time.time(), list(opened.sweeps)
-            open_sweeps = [sweep for sweep in known if sweep.state_at(now) not in _ENDED]
+            states = {sweep: sweep.state_at(now) for sweep in known}
+            open_sweeps = [sweep for sweep in known if states[sweep] not in _ENDED]
+            silent = [sweep for sweep in open_sweeps if states[sweep] == "silent"]
             latest = opened.latest(_MOST)
             if json:
                 emit({"sweeps": [_plain(sweep, now) for sweep in known], "latest": latest}, True)
                 return
             shown = [sweep for sweep in known if sweep in open_sweeps or sweep in known[-_MOST:]]
             show(shown, with_paths(opened, latest), now)
-            if once or not open_sweeps:
+            if silent == open_sweeps:
+                break
+            if once:
                 return
             time.sleep(interval)
+    for sweep in silent:  # the screen is closed
+        notice(_of_silent(sweep, now))
+
+
+def _of_silent(sweep: SweepRecord, now: float) -> str:
+    """What is known of a sweep whose process may live, and may be another with its number."""
+    there = f"process {sweep.pid} of this machine, which was its own, is running"
+    if sweep.updated > now:
+        ahead = duration(sweep.updated - now)
+        return f"{sweep.name}: last wrote {ahead} ahead of this machine's clock; {there}"
+    return f"{sweep.name}: has written nothing for {duration(now - sweep.updated)}; {there}"
 
 
 _Show = Callable[["list[SweepRecord]", list[dict[str, Any]], float], None]

@@ -252,7 +252,7 @@ def _bad_entry(path: Path, names: list[str], texts: set[str], header: bool) -> s
 
 
 def _require_exact(path: Path, names: list[str], texts: set[str], header: bool) -> None:
-    """Refuse integers that float64 rounds; decimal fractions are rounded in any case."""
+    """Refuse integers that float64 rounds, with an exponent too; fractions are rounded anyway."""
     for line, name, entry in _entries(path, names, texts, header):
         if is_rounded_integer(entry):
             raise InputError(

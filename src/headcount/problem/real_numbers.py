@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,7 +24,8 @@ _FIRST_ROUNDED = 2**53  # from here on float64 has no room for every integer
 _WIDE = (torch.int32, torch.int64, torch.uint32, torch.uint64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr)
-_WHOLE = re.compile(r"\s*([+-]?\d+)(\.0*)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,9}))?\s*", re.ASCII)
+_MOST_DIGITS = 309  # of an integer in float64
 
 Source = str | os.PathLike[str]
 
@@ -106,20 +109,40 @@ def require_exact_integers(values: np.ndarray, source: Source) -> None:
 def is_rounded_integer(entry: Any) -> bool:
     """Whether a number, or the text of one, is an integer that float64 does not hold.
 
+    With an exponent, a text may also be what float64 prints: 1e+23 is how numpy writes the number
+    next to 10²³. Fractions are not integers: 0.1 is the number next to it in any case.
+
     >>> [is_rounded_integer(text) for text in (str(2**53), "9007199254740993.0", "0.1")]
     [False, True, False]
+    >>> [is_rounded_integer(text) for text in ("9007199254740993e0", "1e23", "1" + "0" * 23)]
+    [True, False, True]
     """
     if isinstance(entry, str):
-        found = _WHOLE.fullmatch(entry)
-        if not found:
-            return False
-        if len(found[1]) > 400:  # beyond float64, and Python refuses to read thousands of digits
-            return True
-        entry = int(found[1])
-    if not isinstance(entry, Integral):
+        return _is_rounded_text(entry)
+    return isinstance(entry, Integral) and _is_rounded(int(entry))
+
+
+def _is_rounded_text(text: str) -> bool:
+    found = _NUMBER.fullmatch(text)
+    if not found:
         return False
+    whole, fraction, exponent = found.groups("")
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    power = int(exponent or 0) - len(fraction) + len(digits) - len(significant)
+    if not significant or power < 0:  # zero, or a fraction
+        return False
+    if len(significant) + power > _MOST_DIGITS:
+        return True
+    number = int(significant) * 10**power
+    if not _is_rounded(number):
+        return False
+    return not exponent or number > sys.float_info.max or number != Decimal(repr(float(number)))
+
+
+def _is_rounded(number: int) -> bool:
     try:
-        return int(float(entry)) != int(entry)
+        return int(float(number)) != number
     except OverflowError:
         return True
 

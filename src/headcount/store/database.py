@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headcount.errors import InputError
-from headcount.files import existing_file
+from headcount.files import LOOP, existing_file, is_link_loop
 from headcount.store import schema
 from headcount.store.sqlite_errors import PATIENCE, code_of, damaged, explained, unwritable
 
@@ -165,6 +165,8 @@ def _create(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
         with explained(path):
+            if is_link_loop(path):
+                raise InputError(f"{path}: {LOOP}; name another store")
             if not path.parent.is_dir():
                 raise InputError(f"{path}: the folder {path.parent} does not exist; make it first")
             with closing(_connect(temporary, "mode=rwc")) as connection:

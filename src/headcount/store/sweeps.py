@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Literal
 
 from headcount.errors import InputError
@@ -22,6 +24,7 @@ _FRESH = 10.0
 _STALE = 120.0
 _MEMORY = 30.0  # seconds over which the rate is smoothed
 _LARGEST_PID = 2**22  # that Linux gives out
+_CLOCKS = 60.0  # seconds by which two clocks of a machine may differ
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ class SweepRecord:
         if quiet < _FRESH:
             return "running"
         if self.host == socket.gethostname():
-            if not _is_alive(self.pid):
-                return "died"
+            if not _is_alive(self.pid) or _began(self.pid) > self.started + _CLOCKS:
+                return "died"  # and another process has its number since
             return "running" if quiet < _STALE else "silent"
         return "running" if quiet < _STALE else "died"
 
@@ -162,3 +165,13 @@ def _is_alive(pid: int) -> bool:
     except OSError:  # a process of another user
         return True
     return True
+
+
+def _began(pid: int) -> float:
+    """When a process began, in seconds since 1970; before all records where it cannot be known."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        boot = re.search(r"btime (\d+)", Path("/proc/stat").read_text(encoding="utf-8"))
+    except (OSError, ValueError, IndexError):  # not on Linux, or gone by now
+        return -math.inf
+    return float(boot[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") if boot else -math.inf

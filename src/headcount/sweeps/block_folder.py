@@ -20,7 +20,7 @@ import pandas as pd
 
 from headcount.block.spec import BlockResult
 from headcount.errors import InputError
-from headcount.files import load_frame, save_frame
+from headcount.files import load_frame, made_folder, save_frame
 from headcount.store.store import Store
 from headcount.sweeps.block_frame import block_frame, read_block_frame
 from headcount.sweeps.block_states import StateFolder
@@ -49,7 +49,7 @@ class BlockFolder:
         process would train the same runs. The system releases the lock when this process ends,
         however it ends.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        made_folder(self.path)
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

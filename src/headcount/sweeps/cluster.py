@@ -145,7 +145,7 @@ class Cluster:
                     return []
 
     def _register(self, name: str, worker: Worker[Any], kind: Kind, version: str) -> None:
-        worker.kind, worker.throughput = kind, Throughput.of(kind[0])
+        worker.kind, worker.throughput = kind, Throughput.of(kind[0], worker.threads)
         if (here := versions()["headcount"]) != version:
             worker.kind = None
             worker.refused = f"worker {name} has headcount {version}, this process has {here}"

@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from distributed import Security
 
 _ANSWER = 5.0  # seconds that a scheduler may take to greet
+_SILENCE = 0.5  # seconds after which it is asked whether it speaks HTTP
+_QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 _LONGEST_GREETING = 2**20  # bytes; what another protocol sends reads as far more
 _KEYS = ("ca_file", "cert", "key")
 _VARIABLES = tuple(
@@ -129,7 +131,8 @@ class SchedulerAddress:
         """
         try:
             with closing(self._connected(security)) as opened:
-                (length,) = struct.unpack("<Q", _read(opened, 8))
+                greeting = _greeting(opened)
+            (length,) = struct.unpack("<Q", greeting)
         except ssl.SSLError as error:
             raise InputError(
                 f"{self}: the certificates do not fit ({error.reason or error}); check them, and "
@@ -146,6 +149,11 @@ class SchedulerAddress:
                 f"no scheduler answers at {self} ({reason}); start one with: "
                 "dask scheduler --host 127.0.0.1, or see SECURITY.md for other machines"
             ) from None
+        if greeting.startswith(b"HTTP/"):
+            raise InputError(
+                f"{self}: what answers there speaks HTTP, as a scheduler's dashboard does; give "
+                "the port that the scheduler itself listens on (by default 8786)"
+            )
         if length > _LONGEST_GREETING:
             raise InputError(
                 f"{self}: what answers there is not a dask scheduler; check host and port"
@@ -163,9 +171,20 @@ class SchedulerAddress:
             raise
 
 
-def _read(opened: socket.socket, number: int) -> bytes:
-    """So many bytes, or fewer if the other side hangs up before."""
+def _greeting(opened: socket.socket) -> bytes:
+    """The first eight bytes from the other side, or fewer if it hangs up before.
+
+    A scheduler speaks first, and an HTTP server waits for a request, which it gets.
+    """
     found = b""
-    while len(found) < number and (part := opened.recv(number - len(found))):
+    with suppress(TimeoutError):
+        opened.settimeout(_SILENCE)
+        found = opened.recv(8)
+        if not found:
+            return found
+    opened.settimeout(_ANSWER)
+    if not found:
+        opened.sendall(_QUESTION)
+    while len(found) < 8 and (part := opened.recv(8 - len(found))):
         found += part
     return found

@@ -112,6 +112,8 @@ class RunQueue:
         most = min(_SHARD, max(_FIRST_LIMIT, time.monotonic() - self._began))
         most = _WIDE_SHARD if worker.kind[1].startswith("cuda") else most
         number = worker.throughput.runs_in(queue, min(most, max(fair, _LEAST_SHARD)))
+        # Of long runs as many as the worker has threads, as long as there are some for all workers.
+        number = max(number, min(worker.threads, -(-len(queue) // workers)))
         return [queue.popleft() for _ in range(number)]
 
     def _shard(self, specs: list[RunSpec], worker: Worker[RunSpec]) -> Shard[RunSpec]:

@@ -13,7 +13,8 @@ from headcount.training.spec import RunSpec
 
 _SHAPES = 5  # measured at most
 _LONGEST = 0.25  # seconds of one measurement
-_GUESS = {"native": 3e10, "triton": 3e12}  # operations per second before anything was measured
+# Operations per second before anything was measured; of the native engine, per thread.
+_GUESS = {"native": 3e10, "triton": 3e12}
 _SLOW = 5e9
 
 
@@ -47,9 +48,9 @@ class Throughput:
     rate: float
 
     @classmethod
-    def of(cls, name: str) -> Throughput:
-        """A first guess for an engine."""
-        return cls(_GUESS.get(name, _SLOW))
+    def of(cls, name: str, threads: int = 1) -> Throughput:
+        """A first guess for an engine; only the native one trains runs on several threads."""
+        return cls(_GUESS.get(name, _SLOW) * (threads if name == "native" else 1))
 
     def learn(self, done: float, seconds: float) -> None:
         """Learn from work done in this time."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.errors import InputError
+from headcount.files import LOOP, is_link_loop
 from headcount.store.store import Store
 from headcount.sweeps.cost import estimate
 from headcount.sweeps.file import SweepFile
@@ -50,6 +51,8 @@ def estimate_sweep(
     Files that have changed since the store's runs were trained on them are refused.
     """
     path = Path(store or sweep.store)
+    if is_link_loop(path):
+        raise InputError(f"{path}: {LOOP}; name another store")
     if not path.parent.is_dir():
         raise InputError(f"{path}: its folder does not exist; make it, or name another store")
     known: set[str] = set()

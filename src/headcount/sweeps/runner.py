@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
+from itertools import islice, takewhile
+from threading import Event
 from typing import Protocol, runtime_checkable
 
 from headcount.interrupts import Stop
@@ -16,7 +18,7 @@ from headcount.sweeps.cost import Throughput, work
 from headcount.sweeps.file import SweepFile, read_sweep
 from headcount.sweeps.plans import BatchPlan
 from headcount.sweeps.writer import OnBeat, SweepProgress, SweepWriter
-from headcount.training.engines.base import Engine, lineage
+from headcount.training.engines.base import Engine, ThreadedEngine, lineage
 from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.spec import RunSpec
 from headcount.training.train import UnderWay, train
@@ -26,6 +28,7 @@ _FIRST_CHECKPOINT = 2.0  # seconds to the first, then twice as long each time
 _PIECE = 4.0  # seconds of work given to `train` at once: a sweep that dies loses no more
 _FIRST_PIECE = 1.0
 _WIDE_PIECE = 30.0  # where many fleets are under way together, and need many runs
+_MANY = 4  # runs per thread that keep all threads of a fleet busy, though some end early
 
 
 @runtime_checkable
@@ -97,16 +100,17 @@ def _opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Sto
 class LocalExecutor:
     """This process with one engine: pieces of some seconds, checkpoints for what takes longer.
 
-    Pieces are short because `train` returns a fleet's results together: what is under way in a
-    piece is what a kill can lose. They are not shorter because a fleet needs many runs to be fast.
-    The first pieces and checkpoints come sooner, so that a job which is preempted every ten seconds
-    still makes progress.
+    Short runs are trained in fleets. A piece of them is short because `train` returns a fleet's
+    results together: what is under way in a piece is what a kill can lose. It is not shorter
+    because a fleet needs many runs to be fast. Long runs, which a fleet would leave alone on one
+    thread whenever the others have ended, are each given a thread of their own.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._throughput = Throughput.of(engine.name)
-        self._pause = _FIRST_CHECKPOINT
+        self._threads = engine.threads if isinstance(engine, ThreadedEngine) else 1
+        self._throughput = Throughput.of(engine.name, self._threads)
+        self._trainer = _Trainer(engine)
         # Runs that an engine computes side by side: one per thread, or one per fleet.
         self._width = getattr(engine, "threads", None) or max(engine.concurrency, cores())
 
@@ -120,44 +124,97 @@ class LocalExecutor:
             else:
                 chosen = set(asked)
                 left = [spec for spec in left if spec not in chosen]
+            if self._is_long(asked[0]):
+                self._run_side_by_side(asked, writer)
             # Another sweep may have finished some of them in the meantime.
-            if piece := writer.still_missing(asked):
-                self._run_piece(piece, writer)
+            elif piece := writer.still_missing(asked):
+                self._throughput.learn(*self._trainer.run(piece, writer))
 
     def _next_piece(self, left: Sequence[RunSpec], elapsed: float) -> list[RunSpec]:
-        """The first runs, as many as take some seconds; of long ones, as many as fill the cores."""
+        """All long runs if the first is one; else the first runs, as many as take some seconds."""
+        if self._is_long(left[0]):
+            return list(filter(self._is_long, left))
         seconds = _WIDE_PIECE
         if self.engine.concurrency == 1:
             seconds = min(_PIECE, max(_FIRST_PIECE, elapsed))
         number = self._throughput.runs_in(left, seconds)
-        if number >= self._width:
-            return list(left[:number])
+        if number >= self._width or self._threads > 1:
+            return list(takewhile(lambda spec: not self._is_long(spec), left[:number]))
         # Side by side are only runs of one fleet: those that `train` would group with the first.
         first = self._group(left[0])
         others = (spec for spec in left[1:] if self._group(spec) == first)
         return [left[0], *islice(others, self._width - 1)]
 
+    def _is_long(self, spec: RunSpec) -> bool:
+        """Whether a piece of such runs would have too few of them to keep all threads busy."""
+        room = self._throughput.rate * _PIECE / (_MANY * self._threads)
+        return self._threads > 1 and work(spec) > room
+
     def _group(self, spec: RunSpec) -> tuple[Hashable, int, int]:
         return self.engine.group(spec), spec.steps, spec.check_every
 
-    def _run_piece(self, piece: list[RunSpec], writer: SweepWriter) -> None:
-        name, device = self.engine.name, lineage(self.engine)
+    def _run_side_by_side(self, specs: Sequence[RunSpec], writer: SweepWriter) -> None:
+        """Train one run on each thread; a thread that has ended one takes the next."""
+        assert isinstance(self.engine, ThreadedEngine)
+        single, threads, ending = self.engine.single(), min(self._threads, len(specs)), Event()
+        waiting = iter(specs)  # of a list: `next` is one operation, so threads may share it
+
+        def train_next() -> None:
+            trainer = _Trainer(single, ending)
+            try:
+                while not ending.is_set() and (spec := next(waiting, None)):
+                    if piece := writer.still_missing([spec]):
+                        done, seconds = trainer.run(piece, writer)
+                        self._throughput.learn(done, seconds / threads)
+            except BaseException:
+                ending.set()  # the others save their states and end
+                raise
+
+        with ThreadPoolExecutor(threads) as pool:
+            trained = [pool.submit(train_next) for _ in range(threads)]
+            try:
+                wait(trained)
+            except BaseException:  # an interrupt, which only the main thread is told
+                ending.set()
+                single.halt()
+                raise
+        errors = [error for each in trained if (error := each.exception())]
+        # Threads that ended because of another's error were interrupted: they do not say why.
+        for error in sorted(errors, key=lambda error: isinstance(error, KeyboardInterrupt)):
+            raise error
+
+
+class _Trainer:
+    """Trains pieces one after another; the first checkpoints come sooner than later ones.
+
+    A job that is preempted every ten seconds so still makes progress.
+    """
+
+    def __init__(self, engine: Engine, ending: Event | None = None) -> None:
+        self._engine, self._ending = engine, ending or Event()
+        self._pause = _FIRST_CHECKPOINT
+
+    def run(self, piece: list[RunSpec], writer: SweepWriter) -> tuple[float, float]:
+        """Train these runs; returns the work done and its seconds, zero where runs were resumed."""
+        name, device = self._engine.name, lineage(self._engine)
         began = saved = time.monotonic()
 
         def on_block(steps: int, under_way: Callable[[], list[UnderWay]]) -> None:
             nonlocal saved
             writer.count_steps(steps)
-            pause = min(self._pause, CHECKPOINT)
-            if writer.stop.asked or time.monotonic() - saved >= pause:
+            pause, ending = min(self._pause, CHECKPOINT), self._ending.is_set()
+            if ending or writer.stop.asked or time.monotonic() - saved >= pause:
                 writer.save_checkpoints(under_way(), name, device)
                 saved, self._pause = time.monotonic(), 2 * pause
             writer.check()
+            if ending:
+                raise KeyboardInterrupt
 
         before = writer.load_checkpoints(piece, name, device)
         writer.count_saved(sum(run.state.taken for run in before if run.state))
         results = train(
             piece,
-            self.engine,
+            self._engine,
             progress=False,
             on_result=writer.add,
             on_block=on_block,
@@ -165,6 +222,7 @@ class LocalExecutor:
         )
         if len(results) < len(piece):  # `train` returns early when it is interrupted
             raise KeyboardInterrupt
-        if not before:  # resumed runs took less time than their arithmetic says
-            done = sum(work(result.spec, result.steps) for result in results)
-            self._throughput.learn(done, time.monotonic() - began)
+        if before:  # resumed runs took less time than their arithmetic says
+            return 0.0, 0.0
+        done = sum(work(result.spec, result.steps) for result in results)
+        return done, time.monotonic() - began

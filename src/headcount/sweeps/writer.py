@@ -74,6 +74,8 @@ class SweepWriter:
         self._offset = 0.0
         self._waiting: list[RunResult | BlockResult] = []
         self._writing, self._ended = threading.RLock(), threading.Event()
+        # Runs may report from several threads. Counting does not wait for a commit.
+        self._counting = threading.Lock()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -115,9 +117,10 @@ class SweepWriter:
     def still_missing(self, specs: Sequence[Spec]) -> list[Spec]:
         """Those that the store lacks; the others, which another sweep finished, are counted."""
         missing = self.missing(specs)
-        for spec in set(specs) - set(missing):
-            self.progress.done += 1
-            self.progress.saved += spec.steps
+        done = set(specs) - set(missing)
+        with self._counting:
+            self.progress.done += len(done)
+            self.progress.saved += sum(spec.steps for spec in done)
         return missing
 
     def add(self, result: RunResult | BlockResult) -> None:
@@ -125,17 +128,20 @@ class SweepWriter:
         taken = result.steps if isinstance(result, RunResult) else result.spec.steps
         with self._writing:
             self._waiting.append(result)
+        with self._counting:
             self.progress.done += 1
             self.progress.trained += 1
             self.progress.saved += result.spec.steps - taken
 
     def count_steps(self, steps: int) -> None:
         """Count run-steps that were just taken."""
-        self.progress.taken += steps
+        with self._counting:
+            self.progress.taken += steps
 
     def count_saved(self, steps: int) -> None:
         """Count run-steps that were taken before this sweep."""
-        self.progress.saved += steps
+        with self._counting:
+            self.progress.saved += steps
 
     def save_checkpoints(self, runs: Iterable[UnderWay], engine: str, device: str) -> None:
         """Store the states of runs that are not finished."""

@@ -32,6 +32,10 @@ class UnderWay:
     history: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
     state: State | None = None
+    # The best of the first `_seen` values. The rule is asked after every one of thousands of
+    # checks: going through all of them each time would cost more than the training.
+    _best: float = field(default=math.inf, repr=False, compare=False)
+    _seen: int = field(default=0, repr=False, compare=False)
 
     def stops(self) -> bool:
         """A.1: validation micro-F1 above the target at `patience` consecutive checks.
@@ -39,13 +43,14 @@ class UnderWay:
         Section 7.2 stops on validation error "with the same check interval and patience" and names
         no target: here, when the last `patience` checks brought no new best.
         """
-        values = [value for _, value in self.history]
-        last, before = values[-self.spec.patience :], values[: -self.spec.patience]
+        last = [value for _, value in self.history[-self.spec.patience :]]
         if len(last) < self.spec.patience:
             return False
         if self.spec.metric == "f1":
             return min(last) > self.spec.target
-        return bool(before) and min(last) >= min(before)
+        for _, value in self.history[self._seen : -self.spec.patience]:
+            self._best, self._seen = min(self._best, value), self._seen + 1
+        return self._seen > 0 and min(last) >= self._best
 
 
 # Given the run-steps just taken, and a function that returns the runs under way: reading their

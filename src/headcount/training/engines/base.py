@@ -18,6 +18,7 @@ from headcount.training.spec import RunSpec
 from headcount.training.task import first_weights
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW with the usual constants; weight decay is 0
+_WARM = 40_000  # steps after which 1 − β₂ⁿ is 1 in float64: 0.999ⁿ is below 2⁻⁵⁴
 
 
 @dataclass
@@ -116,6 +117,21 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class ThreadedEngine(Engine, Protocol):
+    """An engine that trains every run on one thread, and as many side by side as it has threads."""
+
+    threads: int
+
+    def single(self) -> ThreadedEngine:
+        """The same engine with one thread, for callers that bring threads of their own."""
+        ...
+
+    def halt(self) -> None:
+        """Interrupt the callers of a `single` engine (KeyboardInterrupt) within a few steps."""
+        ...
+
+
 def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarray, "{steps} 2"]:
     """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …
 
@@ -123,8 +139,12 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
     They are computed here once, in float64 (1 − β₂ⁿ cancels for small n), so that every engine uses
     the same bits and none needs a power function.
     """
-    n = np.arange(taken + 1, taken + steps + 1)
-    scales = np.stack([learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)], axis=1)
+    if taken < _WARM:
+        n = np.arange(taken + 1, taken + steps + 1)
+        rates = learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)
+        scales = np.stack(rates, axis=1)
+    else:
+        scales = np.full((steps, 2), (learning_rate, 1.0))
     with np.errstate(over="ignore"):  # a rate beyond float32 is infinite, and the run diverges
         return scales.astype(np.float32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, get_args
@@ -39,8 +40,20 @@ class NativeEngine:
         if threads is not None and threads < 1:
             raise InputError(f"{threads} threads do no work; choose at least 1, or leave them out")
         self.level = runnable.index(level) if level else len(runnable) - 1
-        self.level_name = runnable[self.level]
+        self.level_name: Level = runnable[self.level]
         self.threads = threads or cores()
+        self._stop: ctypes.c_int32 | None = None  # of a `single` engine
+
+    def single(self) -> NativeEngine:
+        """The same level on one thread, for use on threads other than Python's main thread."""
+        engine = NativeEngine(1, self.level_name)
+        engine._stop = ctypes.c_int32(0)
+        return engine
+
+    def halt(self) -> None:
+        """End all that a `single` engine does, within a few steps."""
+        assert self._stop is not None
+        self._stop.value = 1
 
     def group(self, spec: RunSpec) -> Hashable:
         return self.name  # each run has its own shape, rate and pointers
@@ -55,7 +68,7 @@ class NativeEngine:
                     f"the native engine takes up to {2**31 - 1} items and a budget of {_WIDEST}"
                 )
         states = states or [State.initial(spec) for spec in specs]
-        return NativeFleet(specs, states, self.level, self.threads)
+        return NativeFleet(specs, states, self.level, self.threads, self._stop)
 
     def prepare(self, specs: Sequence[RunSpec]) -> None:
         pass
@@ -65,10 +78,15 @@ class NativeFleet:
     """Runs of any shape; `launch` blocks until all of them have taken their steps."""
 
     def __init__(
-        self, specs: Sequence[RunSpec], states: Sequence[State], level: int, threads: int
+        self,
+        specs: Sequence[RunSpec],
+        states: Sequence[State],
+        level: int,
+        threads: int,
+        stop: ctypes.c_int32 | None = None,
     ) -> None:
         self.specs, self.taken = list(specs), lockstep(states)
-        self._level, self._threads = level, threads
+        self._level, self._threads, self._stop = level, threads, stop
         self._scratch = torch.empty(0, 0, dtype=torch.int8)
         self._scales: dict[float, Tensor] = {}
         self._runs = [NativeRun(*both, level) for both in zip(specs, states, strict=True)]
@@ -114,9 +132,10 @@ class NativeFleet:
         if len(self._scratch) < threads or self._scratch.shape[1] < most:
             self._scratch = torch.empty(threads, most, dtype=torch.int8)
         held = (runs, self._scales)
-        run_steps(self._level, records, steps, self._scratch[:threads], held)
+        run_steps(self._level, records, steps, self._scratch[:threads], held, self._stop)
         for run, record in zip(order, records, strict=True):
             run.record = record
         tallies = torch.tensor([tuple(run.record.tally) for run in runs], dtype=torch.float64)
-        values = {kind: metrics(kind, tallies) for kind in ("f1", "mse")}
+        asked = {run.spec.metric for run in runs}
+        values = {kind: metrics(kind, tallies) for kind in ("f1", "mse") if kind in asked}
         return [values[run.spec.metric][row] for row, run in enumerate(runs)]

@@ -20,12 +20,14 @@ static const Kernel* const kernels[] = {
 
 // Numbers below 10⁻³⁸ count as zero: some machines take a hundred times longer over them, and
 // Adam's second moments, sums of squares, reach them. It is set per thread, so a step has the same
-// bits wherever it runs.
-static void flush_tiny_numbers() {
+// bits wherever it runs, and reset at the end: the thread may be one of Python's.
+struct TinyNumbersFlushed {
 #if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | 0x8040);
+    const unsigned before = _mm_getcsr();
+    TinyNumbersFlushed() { _mm_setcsr(before | 0x8040); }
+    ~TinyNumbersFlushed() { _mm_setcsr(before); }
 #endif
-}
+};
 
 // How often each pair of items is in the contexts: table[target][source], edges negated. The sign
 // carries the label, so a check reads one table.
@@ -62,7 +64,7 @@ struct Job {
     std::atomic<bool> out_of_memory{false};
 
     void work(int thread) {
-        flush_tiny_numbers();
+        [[maybe_unused]] TinyNumbersFlushed flushed;
         try {
             while (!*stop && !out_of_memory) {
                 const int n = next++;

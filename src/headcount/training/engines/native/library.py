@@ -80,22 +80,56 @@ def run_steps(
     steps: int,
     scratch: Int[Tensor, "threads bytes"],
     held: object,
+    stop: ctypes.c_int32 | None = None,
 ) -> None:
     """Take `steps` steps of every run and evaluate it; an interrupt ends both within a few steps.
 
-    There are as many threads as rows of scratch. The library is called from a thread of its own,
-    because Python's main thread handles no signal while it waits for C. That thread holds `held`,
-    all that the runs point at: an interrupt may free the caller's references while the kernels
-    still write.
+    There are as many threads as rows of scratch. `stop` is given by a caller on another thread than
+    Python's main thread: who sets it to 1 interrupts the call.
+    """
+    if stop is not None:
+        code = _call(level, runs, steps, scratch, stop)
+        if stop.value:
+            raise KeyboardInterrupt
+    else:
+        code = _call_interruptibly(level, runs, steps, scratch, held)
+    if code != 0:
+        raise MemoryError(
+            "the native engine ran out of memory; train fewer or smaller runs at a time"
+        )
+
+
+def _call(
+    level: int,
+    runs: ctypes.Array[Run],
+    steps: int,
+    scratch: Int[Tensor, "threads bytes"],
+    stop: ctypes.c_int32,
+) -> int:
+    memory = (len(scratch), scratch.data_ptr(), scratch.shape[1])
+    work = (level, runs, len(runs), steps)
+    return library().headcount_run(*work, *memory, ctypes.byref(stop))
+
+
+def _call_interruptibly(
+    level: int,
+    runs: ctypes.Array[Run],
+    steps: int,
+    scratch: Int[Tensor, "threads bytes"],
+    held: object,
+) -> int:
+    """The call from a thread of its own.
+
+    Python's main thread handles no signal while it waits for C. The other thread holds `held`, all
+    that the runs point at: an interrupt may free the caller's references while the kernels still
+    write.
     """
     stop, codes, begun, ended = ctypes.c_int32(0), [], Event(), Event()
 
     def call(held: object = held) -> None:
         begun.set()
         try:
-            work = (level, runs, len(runs), steps)
-            memory = (len(scratch), scratch.data_ptr(), scratch.shape[1])
-            codes.append(library().headcount_run(*work, *memory, ctypes.byref(stop)))
+            codes.append(_call(level, runs, steps, scratch, stop))
         finally:
             ended.set()
 
@@ -107,7 +141,4 @@ def run_steps(
         if begun.wait(0.2):  # a thread that has not begun by then will find `stop` set
             ended.wait()
         raise
-    if codes != [0]:
-        raise MemoryError(
-            "the native engine ran out of memory; train fewer or smaller runs at a time"
-        )
+    return codes[0] if codes else 1

@@ -96,8 +96,9 @@ class _TaskArrays:
     def validation_counts(self, record: Run) -> Int[Tensor, "rows rows"]:
         """How often each pair is in the validation contexts; counted once, read at every check."""
         if self.counts is None:
-            self.counts = torch.zeros(record.stride, record.stride, dtype=torch.int32)
-            library().headcount_count(ctypes.byref(record), self.counts.data_ptr())
+            counts = torch.zeros(record.stride, record.stride, dtype=torch.int32)
+            library().headcount_count(ctypes.byref(record), counts.data_ptr())
+            self.counts = counts  # whole: another thread may read it at once
         return self.counts
 
 
