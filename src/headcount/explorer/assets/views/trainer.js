@@ -122,15 +122,15 @@ export class Trainer {
   tick(now) {
     const passed = Math.min(100, now - (this.last ?? now)) / 1000;
     this.last = now;
+    if (this.playing) { // before drawing: the worker trains meanwhile, and is ready for the next
+      const pace = this.pace();
+      this.due = Math.min(this.due + passed * pace, pace); // a slow machine does not run up a debt
+      this.#advance();
+    }
     if (this.fresh) {
       this.fresh = false;
       this.drawn += 1;
       this.draw(this.frames);
-    }
-    if (this.playing) {
-      const pace = this.pace();
-      this.due = Math.min(this.due + passed * pace, pace); // a slow machine does not run up a debt
-      this.#advance();
     }
     requestAnimationFrame(this.tick);
   }

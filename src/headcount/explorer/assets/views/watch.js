@@ -35,11 +35,16 @@ const trainer = new Trainer({
   draw, pace: () => state.speed, details: insidesAreSeen, onPlaying,
 });
 
+// Asking where they are would lay out the page in the middle of a frame.
+let onScreen = false;
+new IntersectionObserver(([entry]) => {
+  onScreen = entry.isIntersecting;
+  if (onScreen && !trainer.playing && !panels[0].frame?.perHead) trainer.refresh();
+}).observe(insides);
+
 /** Whether to draw the score matrices: while training runs, only where somebody sees them. */
 function insidesAreSeen() {
-  if (!insides.open) return false;
-  const box = insides.getBoundingClientRect();
-  return (box.top < window.innerHeight && box.bottom > 0) || !trainer.playing;
+  return insides.open && (onScreen || !trainer.playing);
 }
 
 function restart() {
@@ -91,6 +96,8 @@ function draw(frames) {
     drawPanel(panels[i], frame);
   });
   drawCurve(frames);
+  // All words after all pictures: a picture asks for its size, which words make unknown.
+  panels.forEach(tellPanel);
   section.dataset.step = frames[1].step;
   if (isResting) change({ step: trainer.furthest });
   const told = frames.map(({ f1 }, i) => `${panels[i].title.textContent}: F1 ${f1.toFixed(2)}`);
@@ -104,12 +111,19 @@ function drawPanel(panel, frame) {
   const wrong = wrongPairs(frame, graph);
   panel.drawn = drawCircle(panel.circle, graph, {
     shown: { ...frame, wrong }, chosen: panel.picker.item(), names });
-  panel.picked.textContent = panel.picker.describe(`${frame.hits} of ${graph.edges} relations `
-    + `found, ${frame.falsePositives} pairs wrongly taken for one`);
+  if (frame.perHead) drawInsides(panel, frame, graph);
+}
+
+function tellPanel(panel) {
+  const { graph } = problem;
+  const { frame } = panel;
+  const chosen = panel.picker.describe(`${frame.hits} of ${graph.edges} relations found, `
+    + `${frame.falsePositives} pairs wrongly taken for one`);
+  if (panel.picked.textContent !== chosen) panel.picked.textContent = chosen;
   panel.f1.textContent = frame.f1.toFixed(2);
   panel.f1.classList.toggle("done", frame.f1 > 0.99);
   panel.verdict.textContent = verdictOf(frame, graph);
-  if (frame.perHead) drawInsides(panel, frame, graph);
+  if (frame.perHead) tellInsides(panel, frame);
 }
 
 function verdictOf(frame, graph) {
@@ -124,6 +138,9 @@ function drawInsides(panel, frame, graph) {
   drawMatrix(panel.matrix, frame.joined, graph, panel.order, frame);
   panel.heads.querySelectorAll("canvas").forEach((canvas, head) =>
     drawMatrix(canvas, frame.perHead[head], graph, panel.order, { ...frame, head }));
+}
+
+function tellInsides(panel, frame) {
   const owned = Array.from({ length: panel.heads.children.length }, () => 0);
   frame.owner.forEach((head, e) => { owned[head] += frame.found[e]; });
   panel.heads.querySelectorAll("figcaption").forEach((caption, head) => {
@@ -172,7 +189,9 @@ for (const panel of panels) {
 /** Draw what is chosen, unless the next frame does. */
 function redrawPanels() {
   if (!trainer.frames || trainer.playing) return;
-  for (const panel of panels) if (panel.frame) drawPanel(panel, panel.frame);
+  const drawn = panels.filter((panel) => panel.frame);
+  for (const panel of drawn) drawPanel(panel, panel.frame);
+  drawn.forEach(tellPanel);
 }
 
 function nameOf(item) { return problem.names ? problem.names[item] : `item ${item}`; }
@@ -224,9 +243,6 @@ export const watch = {
   trainer,
 };
 
-window.addEventListener("scroll", () => {
-  if (insidesAreSeen() && !trainer.playing && !panels[0].frame?.perHead) trainer.refresh();
-}, { passive: true });
 
 /** Whether the score matrices are open: where nobody chose, a phone has its room for the rest. */
 const areInsidesOpen = () =>
