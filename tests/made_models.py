@@ -11,24 +11,26 @@ from torch import Tensor
 
 WORDS = tuple(f"word{letter}{other}" for letter in "abcdefgh" for other in "abcdefghijklmnop")
 D_MODEL, HEADS, LAYERS = 24, 4, 3
+_PLAIN = {"hidden_size": D_MODEL, "num_attention_heads": HEADS, "num_hidden_layers": LAYERS}
+_GROUPED = _PLAIN | {"num_key_value_heads": 2}
+_NORMED = _PLAIN | {"num_key_value_heads": 1, "head_dim": 8}
 CONFIGS = {
-    "bert": {"hidden_size": D_MODEL, "num_attention_heads": HEADS, "num_hidden_layers": LAYERS},
+    "bert": _PLAIN,
+    "mpnet": _PLAIN,
     "gpt2": {"n_embd": D_MODEL, "n_head": HEADS, "n_layer": LAYERS},
-    "llama": {
-        "hidden_size": D_MODEL,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": 2,
-        "num_hidden_layers": LAYERS,
-    },
-    "gemma3_text": {
-        "hidden_size": D_MODEL,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": 1,
-        "head_dim": 8,
-        "num_hidden_layers": LAYERS,
-    },
+    "llama": _GROUPED,
+    "qwen2": _GROUPED,
+    "qwen3": _NORMED,
+    "gemma": _GROUPED,
+    "gemma3_text": _NORMED,
 }
 FAMILIES = tuple(CONFIGS)
+BIASED = ("bert", "mpnet", "gpt2", "qwen2")
+POST_NORM = {  # where these families keep queries, keys and norms of a layer
+    "bert": ("attention.self.query", "attention.self.key", "attention.output.LayerNorm"),
+    "mpnet": ("attention.attn.q", "attention.attn.k", "attention.LayerNorm"),
+}
+HEAD_NORMED = ("qwen3", "gemma3_text")
 
 
 def drawn(family: str, seed: int = 0) -> dict[str, Tensor]:
@@ -39,16 +41,17 @@ def drawn(family: str, seed: int = 0) -> dict[str, Tensor]:
         return torch.randn(*shape, generator=stream)
 
     d, out = D_MODEL, dict[str, Tensor]()
-    if family == "bert":
+    if family in POST_NORM:
         out["embeddings.word_embeddings.weight"] = normal(len(WORDS), d)
-        out["embeddings.token_type_embeddings.weight"] = normal(2, d)
+        if family == "bert":
+            out["embeddings.token_type_embeddings.weight"] = normal(2, d)
         norms = ["embeddings.LayerNorm"]
+        query, key, norm = POST_NORM[family]
         for layer in range(LAYERS):
             base = f"encoder.layer.{layer}"
-            norms += [f"{base}.attention.output.LayerNorm", f"{base}.output.LayerNorm"]
-            for kind in ("query", "key"):
-                out[f"{base}.attention.self.{kind}.weight"] = normal(d, d)
-                out[f"{base}.attention.self.{kind}.bias"] = normal(d)
+            norms += [f"{base}.{norm}", f"{base}.output.LayerNorm"]
+            for kind in (query, key):
+                out[f"{base}.{kind}.weight"], out[f"{base}.{kind}.bias"] = normal(d, d), normal(d)
         for name in norms:
             out[f"{name}.weight"], out[f"{name}.bias"] = normal(d), normal(d)
     elif family == "gpt2":
@@ -61,17 +64,17 @@ def drawn(family: str, seed: int = 0) -> dict[str, Tensor]:
     else:
         config = CONFIGS[family]
         width = config.get("head_dim", d // HEADS)
+        heads = {"q": HEADS, "k": config["num_key_value_heads"]}
         out["model.embed_tokens.weight"] = normal(len(WORDS), d)
         for layer in range(LAYERS):
             base = f"model.layers.{layer}"
             out[f"{base}.input_layernorm.weight"] = normal(d)
-            out[f"{base}.self_attn.q_proj.weight"] = normal(HEADS * width, d)
-            out[f"{base}.self_attn.k_proj.weight"] = normal(
-                config["num_key_value_heads"] * width, d
-            )
-            if family == "gemma3_text":
-                out[f"{base}.self_attn.q_norm.weight"] = normal(width)
-                out[f"{base}.self_attn.k_norm.weight"] = normal(width)
+            for kind in "qk":
+                out[f"{base}.self_attn.{kind}_proj.weight"] = normal(heads[kind] * width, d)
+                if family in BIASED:
+                    out[f"{base}.self_attn.{kind}_proj.bias"] = normal(heads[kind] * width)
+                if family in HEAD_NORMED:
+                    out[f"{base}.self_attn.{kind}_norm.weight"] = normal(width)
     return out
 
 
@@ -100,14 +103,15 @@ def plain_scores(family: str, tensors: dict[str, Tensor], layer: int = 0) -> Ten
     Written as the model computes them, with nothing folded: [heads, words, words].
     """
     d = D_MODEL
-    if family == "bert":
+    if family in POST_NORM:
         rows = tensors["embeddings.word_embeddings.weight"]
-        rows = rows + tensors["embeddings.token_type_embeddings.weight"][0]
+        if family == "bert":
+            rows = rows + tensors["embeddings.token_type_embeddings.weight"][0]
         rows = _layer_norm(rows, tensors, "embeddings.LayerNorm")
-        base = f"encoder.layer.{layer}.attention.self"
         query, key = (
-            rows @ tensors[f"{base}.{kind}.weight"].T + tensors[f"{base}.{kind}.bias"]
-            for kind in ("query", "key")
+            rows @ tensors[f"encoder.layer.{layer}.{kind}.weight"].T
+            + tensors[f"encoder.layer.{layer}.{kind}.bias"]
+            for kind in POST_NORM[family][:2]
         )
         return _products(query, key, d // HEADS)
     if family == "gpt2":
@@ -118,16 +122,19 @@ def plain_scores(family: str, tensors: dict[str, Tensor], layer: int = 0) -> Ten
     base, gemma = f"model.layers.{layer}", family.startswith("gemma")
     rows = tensors["model.embed_tokens.weight"] * (d**0.5 if gemma else 1)
     rows = _rms_norm(rows, tensors[f"{base}.input_layernorm.weight"] + gemma)
-    query, key = (rows @ tensors[f"{base}.self_attn.{kind}_proj.weight"].T for kind in "qk")
+    base = f"{base}.self_attn"
+    query, key = (rows @ tensors[f"{base}.{kind}_proj.weight"].T for kind in "qk")
+    if family in BIASED:
+        query = query + tensors[f"{base}.q_proj.bias"]
+        key = key + tensors[f"{base}.k_proj.bias"]
     width = len(query[0]) // HEADS
-    if gemma:
+    if family in HEAD_NORMED:
         query, key = (
             _rms_norm(
-                part.unflatten(1, (-1, width)), tensors[f"{base}.self_attn.{kind}.weight"] + 1
-            )
-            for part, kind in ((query, "q_norm"), (key, "k_norm"))
+                part.unflatten(1, (-1, width)), tensors[f"{base}.{kind}_norm.weight"] + gemma
+            ).flatten(1)
+            for part, kind in ((query, "q"), (key, "k"))
         )
-        query, key = query.flatten(1), key.flatten(1)
     return _products(query, key, width)
 
 

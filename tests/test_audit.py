@@ -36,8 +36,9 @@ from headcount.auditing.spectra import (
     singular_values,
 )
 from headcount.auditing.token_rows import compared_rows, rows_reading, sampled_ids
+from headcount.report.audit_texts import overlap_text, removal_text
 
-from .made_models import D_MODEL, FAMILIES, HEADS, LAYERS, WORDS, drawn, write_model
+from .made_models import BIASED, D_MODEL, FAMILIES, HEADS, LAYERS, WORDS, drawn, write_model
 
 FAST = {"permutations": 19, "random_heads": 5, "compile_seconds": 0, "compress_seconds": 0}
 
@@ -213,7 +214,7 @@ def test_every_family_is_audited(family, tmp_path):
     sums = found.spectra.groupby(["layer", "head"])["energy"].sum()
     assert np.allclose(sums, 1)
     assert found.removal.groupby("layer")["left"].last().eq(1).all()
-    assert found.random["overlap"] == width / (D_MODEL + (family in ("bert", "gpt2")))
+    assert found.random["overlap"] == width / (D_MODEL + (family in BIASED))
 
 
 def test_keys_that_are_shared_are_not_compared(tmp_path):
@@ -221,6 +222,8 @@ def test_keys_that_are_shared_are_not_compared(tmp_path):
         write_model(tmp_path, "gemma3_text", drawn("gemma3_text")), **FAST | {"relations": []}
     )
     assert found.heads["key_overlap"].isna().all()  # one key head for all
+    assert found.summary()["key_overlap"] is None
+    assert "all heads share one key" in overlap_text(found)
     assert any("share each key head" in note for note in found.notes)
     assert any("normalises each head's queries and keys" in note for note in found.notes)
 
@@ -241,6 +244,11 @@ def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(hc.InputError, match="cannot be a folder"):
         found.save(tmp_path / "file")
+
+
+def test_one_layer_has_one_number_and_not_a_range(folder):
+    found = hc.audit(folder, layers=[1], relations=[], **FAST)
+    assert " to " not in removal_text(found).split("choices")[0]
 
 
 def test_a_notebook_shows_layers_and_findings(found):

@@ -77,8 +77,8 @@ class ModelAudit:
             "d_model": sizes.d_model,
             "entropy_rank": [float(rank.min()), float(rank.mean()), float(rank.max())],
             "random_entropy_rank": self.random["entropy_rank"],
-            "query_overlap": float(heads["query_overlap"].mean()),
-            "key_overlap": float(heads["key_overlap"].mean()),
+            "query_overlap": _plain(float(heads["query_overlap"].mean())),
+            "key_overlap": _plain(float(heads["key_overlap"].mean())),
             "random_overlap": self.random["overlap"],
             "relations": {
                 row["relation"]: {name: row[name] for name in _SUMMARY}
@@ -130,6 +130,7 @@ class ModelAudit:
 
 
 def _plain(value: float) -> float | None:
+    """A number for JSON, which has no NaN."""
     return None if isnan(value) else value
 
 

@@ -130,6 +130,8 @@ def _named(text: str | None) -> list[str] | None:
 
 
 def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
+    from headcount.report.formatting import range_text
+
     heads: Any = found.heads
     sizes = found.sizes
     rank, random = heads["entropy_rank"], found.random
@@ -137,20 +139,20 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
         "model": f"{sizes.name}, {len(found.layers)} of {sizes.layers} layers, {sizes.heads} heads "
         f"of width {sizes.key_dim} on {sizes.kv_heads} key heads, d_model {sizes.d_model:,}",
         "capacity": found.capacity.advice,
-        "entropy rank": f"{rank.min():.1f} … {rank.max():.1f}, mean {rank.mean():.1f}; random "
+        "entropy rank": f"{range_text(rank)}, mean {rank.mean():.1f}; random "
         f"weights {random['entropy_rank']:.1f}",
-        "overlap": f"queries {heads['query_overlap'].mean():.3f}, keys "
-        f"{heads['key_overlap'].mean():.3f}; random heads {random['overlap']:.3f}",
+        "overlap": f"queries {_mean(heads['query_overlap'])}, keys {_mean(heads['key_overlap'])}; "
+        f"random heads {random['overlap']:.3f}",
     }
     columns, kept = heads["compiled_columns"].dropna(), heads["kept_rank_90"]
     told["choices"] = (
-        f"90 % of a head's choices need {kept.min()} … {kept.max()} of its {sizes.key_dim} "
+        f"90 % of a head's choices need {range_text(kept)} of its {sizes.key_dim} "
         f"directions; random heads {random['kept_rank_90']:.1f}"
     )
     if len(columns):
         told["choices"] += (
-            f"; compiled, all of them need at most {columns.min():.0f} … {columns.max():.0f} "
-            f"columns ({len(columns)} heads); random heads {random['compiled_columns']:.1f}"
+            f"; compiled, all of them need at most {range_text(columns)} columns ({len(columns)} "
+            f"heads tried); random heads {random['compiled_columns']:.1f}"
         )
     for row in found.relations.to_dict("records"):
         told[row["relation"]] = (
@@ -163,6 +165,11 @@ def _in_words(found: ModelAudit, page: Path | None) -> dict[str, Any]:
         told["relations"] = "none looked for"
     told["page"] = None if page is None else str(page)
     return told
+
+
+def _mean(values: Any) -> str:
+    """The mean; "none" where heads have nothing to be compared with."""
+    return "none" if values.isna().all() else f"{values.mean():.3f}"
 
 
 def _between(row: dict[str, Any], name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 from headcount.auditing.redundancy import measured_removal
 from headcount.auditing.result import ModelAudit
-from headcount.report.formatting import num
+from headcount.report.formatting import num, range_text
 
 
 def rank_text(audit: ModelAudit) -> str:
@@ -16,10 +17,9 @@ def rank_text(audit: ModelAudit) -> str:
     random = audit.random["entropy_rank"]
     few = int((rank < random / 2).sum())
     return (
-        f"The entropy rank says how many directions a head's form spreads over: {num(rank.min())} "
-        f"to {num(rank.max())} of {width}, mean {num(rank.mean())}, where random weights have "
-        f"{num(random)}. {few:,} of {len(rank):,} heads use less than half of what random weights "
-        "do."
+        f"The entropy rank says how many directions a head's form spreads over: {range_text(rank)} "
+        f"of {width}, mean {num(rank.mean())}, where random weights have {num(random)}. {few:,} of "
+        f"{len(rank):,} heads use less than half of what random weights do."
     )
 
 
@@ -28,22 +28,24 @@ def spectrum_text(audit: ModelAudit) -> str:
     heads: Any = audit.heads
     energy = heads["energy_rank"]
     return (
-        f"90 % of a head's energy is in its {int(energy.min())} to {int(energy.max())} largest "
-        f"singular values (median {num(energy.median())}); of random weights in "
-        f"{num(audit.random['energy_rank'])}. A curve above the dashed one is a head that leans "
-        "on few directions."
+        f"The {range_text(energy)} largest singular values of a head hold 90 % of its energy, Σ s² "
+        f"(median {num(energy.median())}); random weights take {num(audit.random['energy_rank'])}. "
+        "A curve above the dashed one is a head that leans on few directions."
     )
 
 
 def overlap_text(audit: ModelAudit) -> str:
     """How far heads of a layer read the same directions."""
     heads: Any = audit.heads
-    random = audit.random["overlap"]
+    queries, keys = heads["query_overlap"].mean(), heads["key_overlap"].mean()
+    if isnan(queries):
+        return "A layer has one head, which no other overlaps."
+    shared = "all heads share one key" if isnan(keys) else f"{num(keys)} for keys"
     return (
-        "The overlap is the share of a head's energy in the space of another head, averaged over "
-        f"the others: {num(heads['query_overlap'].mean())} for queries and "
-        f"{num(heads['key_overlap'].mean())} for keys, {num(random)} for random heads. More means "
-        "that the heads of a layer read the same directions of the residual stream."
+        "The overlap is how much of a head's energy lies in the query or key space of another "
+        f"head, averaged over the others: {num(queries)} for queries, {shared}; random heads have "
+        f"{num(audit.random['overlap'])}. A larger value means that the heads of a layer read the "
+        "same directions of the residual stream."
     )
 
 
@@ -53,7 +55,7 @@ def choice_text(audit: ModelAudit) -> str:
     kept = heads["kept_rank_90"]
     return (
         "A head's choice is the word that it scores highest for a word. To keep 90 % of its "
-        f"choices, a head needs its {kept.min()} to {kept.max()} largest singular values (median "
+        f"choices, a head needs its {range_text(kept)} largest singular values (median "
         f"{num(kept.median())} of {audit.sizes.key_dim}); random heads need "
         f"{num(audit.random['kept_rank_90'])}."
     )
@@ -64,11 +66,11 @@ def column_text(audit: ModelAudit) -> str:
     heads: Any = audit.heads
     columns, random = heads["compiled_columns"].dropna(), audit.random["compiled_columns"]
     return (
-        f"Weights compiled to make all of a head's choices need at most {columns.min():.0f} to "
-        f"{columns.max():.0f} columns of the {audit.sizes.key_dim} that the head owns; for random "
-        f"heads, {num(random)}. {len(columns):,} of {len(heads):,} heads were compiled, each for a "
-        "limited time, so these are upper bounds; a head near the dashed line is no easier to "
-        "compress than a random one."
+        f"Weights compiled to make all of a head's choices have {range_text(columns)} columns, "
+        f"where the head owns {audit.sizes.key_dim}; for random heads it is {num(random)} on "
+        f"average. {len(columns):,} of {len(heads):,} heads were compiled, each for a limited "
+        "time, so these are upper bounds. A head near the dashed line is no easier to compress "
+        "than a random one."
     )
 
 
@@ -110,7 +112,7 @@ def removal_text(audit: ModelAudit) -> str:
     ends = study[study["ratio"].isin((1.0, 2.0)) & (2 * study["kept"] == study["heads"])]
     by = ends.set_index(["kind", "ratio"])["left"].map(num)
     return (
-        f"With {kept} of its {heads} heads a layer keeps {num(half.min())} to {num(half.max())} of "
+        f"With {kept} of its {heads} heads a layer keeps {range_text(half)} of "
         "its choices (the words that some head scores highest). On the diagonal no choice is made "
         "twice; above it heads repeat each other. Coloured curves are weights for a known graph, "
         "and their F1: with half of the heads, trained weights keep "

@@ -113,10 +113,20 @@ def allowed_text(ends: tuple[float, float] | None) -> str:
     return f"the two intervals allow {low}" + ("" if low == high else f" to {high}")
 
 
+def range_text(values: Iterable[float]) -> str:
+    """Write the least and the largest number, or one where they agree.
+
+    >>> range_text([0.52, 0.589, 0.51]), range_text([0.5231, 0.5234])
+    ('0.51 to 0.589', '0.523')
+    """
+    ends = sorted(values)
+    low, high = num(ends[0]), num(ends[-1])
+    return low if low == high else f"{low} to {high}"
+
+
 def span_text(factors: Sequence[float]) -> str:
     """Write factors as "1.4 to 2.8 times", or "1.4 times" where they agree."""
-    low, high = num(min(factors)), num(max(factors))
-    return f"{low} times" if low == high else f"{low} to {high} times"
+    return f"{range_text(factors)} times"
 
 
 def widths_text(widths: Any) -> str:
