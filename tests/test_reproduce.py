@@ -315,7 +315,7 @@ def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypat
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "sh"])
 def test_make_says_that_the_compiler_is_missing(tmp_path, compiler):
     shutil.copy(Path(__file__).parents[1] / "Makefile", tmp_path)
-    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
+    for name in ("pyproject.toml", "constraints.txt", "CMakeLists.txt"):
         (tmp_path / name).touch()
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for name in ("python", "pip"):

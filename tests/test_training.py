@@ -6,6 +6,8 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import jaxtyping
 import numpy as np
@@ -18,7 +20,7 @@ from headcount.errors import InputError
 from headcount.training.engines import selection
 from headcount.training.engines.base import Check, State, lockstep
 from headcount.training.engines.native import library as native_library
-from headcount.training.engines.native.engine import NativeEngine
+from headcount.training.engines.native.engine import Level, NativeEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
 
@@ -235,9 +237,12 @@ def test_a_fleet_moves_in_lockstep():
 @pytest.fixture
 def no_library(monkeypatch):
     """A machine without a GPU on which the native engine was not built."""
-    monkeypatch.setattr(native_library, "EXTENSION_SUFFIXES", [".missing"])
+    monkeypatch.setattr(native_library, "LIBRARY", Path("missing.so"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    caches = (native_library.library, selection._load, selection._fastest)
+    caches = (
+        *(native_library.library, native_library.levels),
+        *(selection._load, selection._fastest),
+    )
     for one in caches:
         one.cache_clear()
     yield
@@ -262,10 +267,13 @@ def test_auto_takes_the_next_engine_and_says_so_once(no_library):
 
 def test_a_level_that_is_not_there_is_refused():
     try:
-        highest = native_library.library().headcount_level()
+        there = native_library.levels()
     except InputError as missing:
         pytest.skip(str(missing))
-    if highest == 2:
-        pytest.skip("this machine runs every level")
-    with pytest.raises(InputError, match="does not run level 'avx512'"):
-        NativeEngine(level="avx512")
+    for level in get_args(Level):  # no machine has both neon and avx2
+        if level in there:
+            assert NativeEngine(level=level).level_name == level
+        else:
+            with pytest.raises(InputError, match=f"does not run level '{level}'.* use plain"):
+                NativeEngine(level=level)
+    assert NativeEngine().level_name == there[-1]

@@ -51,8 +51,14 @@ _TOO_LARGE = re.compile("allocate|memory|too large|too big|overflow|maximum|exce
 def _print_version(wanted: bool) -> bool:
     if wanted:
         from headcount import __version__
+        from headcount.training.engines.native.library import levels
 
         print(f"headcount {__version__}")
+        try:
+            there = levels()
+            print(f"native engine at level {there[-1]} (levels here: {', '.join(there)})")
+        except InputError as missing:
+            print(f"no native engine, so runs on a CPU are trained with torch: {missing}")
         raise typer.Exit
     return wanted
 
@@ -62,7 +68,10 @@ def _root(
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and the native engine's levels, and exit.",
         ),
     ] = False,
 ) -> None:

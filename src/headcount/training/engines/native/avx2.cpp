@@ -1,7 +1,8 @@
 // The kernels for AVX2 with fused multiply-add: 8 floats per vector.
 #include "run.h"
-#if defined(__x86_64__)
+#if HEADCOUNT_AVX
 #include <immintrin.h>
+#define HEADCOUNT_LEVEL "avx2"
 #define HEADCOUNT_WIDTH 8
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)

@@ -1,7 +1,8 @@
 // The kernels for AVX-512: 16 floats per vector.
 #include "run.h"
-#if defined(__x86_64__)
+#if HEADCOUNT_AVX
 #include <immintrin.h>
+#define HEADCOUNT_LEVEL "avx512"
 #define HEADCOUNT_WIDTH 16
 #if defined(__clang__)
 #pragma clang attribute push( \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,12 +14,12 @@ from headcount.errors import InputError
 from headcount.provenance import cores
 from headcount.shapes import Int
 from headcount.training.engines.base import Check, State, adam_scales, lockstep
-from headcount.training.engines.native.library import Run, library, run_steps
+from headcount.training.engines.native.library import Run, levels, run_steps
 from headcount.training.engines.native.runs import NativeRun
 from headcount.training.objective import metrics
 from headcount.training.spec import RunSpec
 
-Level = Literal["baseline", "avx2", "avx512"]  # in the order of the library's table
+Level = Literal["plain", "baseline", "neon", "avx2", "avx512"]
 _WIDEST = 2**20  # budget
 
 
@@ -31,7 +31,7 @@ class NativeEngine:
     concurrency = 1
 
     def __init__(self, threads: int | None = None, level: Level | None = None) -> None:
-        runnable = get_args(Level)[: library().headcount_level() + 1]
+        runnable = levels()
         if level is not None and level not in runnable:
             raise InputError(
                 f"this machine does not run level {level!r}; leave it out or use "

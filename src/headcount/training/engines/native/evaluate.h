@@ -58,7 +58,7 @@ static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
                 Mask count = load<Mask>(run.counts + int64_t(q + r) * run.stride + p);
                 Mask predicted = best[r] > tau;
                 hits -= predicted & (count < 0) & count;
-                wrong += (count < 0) ? ~predicted & -count : predicted & count;
+                wrong += select(count < 0, ~predicted & -count, predicted & count);
             }
         }
     }

@@ -6,13 +6,22 @@
 #include <new>
 #include <thread>
 #include <vector>
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>
+#elif defined(_M_ARM64)
+#include <float.h>
 #endif
 
+// The levels of this build; each later one is faster and asks more of the processor.
 static const Kernel* const kernels[] = {
+    &plain::kernel,
+#if HEADCOUNT_BASELINE
     &baseline::kernel,
-#if defined(__x86_64__)
+#endif
+#if HEADCOUNT_NEON
+    &neon::kernel,
+#endif
+#if HEADCOUNT_AVX
     &avx2::kernel,
     &avx512::kernel,
 #endif
@@ -22,10 +31,24 @@ static const Kernel* const kernels[] = {
 // Adam's second moments, sums of squares, reach them. It is set per thread, so a step has the same
 // bits wherever it runs, and reset at the end: the thread may be one of Python's.
 struct TinyNumbersFlushed {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(_M_X64)
     const unsigned before = _mm_getcsr();
     TinyNumbersFlushed() { _mm_setcsr(before | 0x8040); }
     ~TinyNumbersFlushed() { _mm_setcsr(before); }
+#elif defined(__aarch64__)
+    uint64_t before;
+    TinyNumbersFlushed() {
+        __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+        __asm__ volatile("msr fpcr, %0" : : "r"(before | 1 << 24));
+    }
+    ~TinyNumbersFlushed() { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
+#elif defined(_M_ARM64)
+    unsigned before, now;
+    TinyNumbersFlushed() {
+        _controlfp_s(&before, 0, 0);
+        _controlfp_s(&now, _DN_FLUSH, _MCW_DN);
+    }
+    ~TinyNumbersFlushed() { _controlfp_s(&now, before, _MCW_DN); }
 #endif
 };
 
@@ -91,42 +114,43 @@ struct Job {
     }
 };
 
-#pragma GCC visibility push(default)
-extern "C" {
-
-// The highest level that the machine runs.
-int headcount_level() {
-#if defined(__x86_64__)
+// How many levels, from the first, this machine runs.
+EXPORTED int headcount_levels() {
+    int missing = 0;
+#if HEADCOUNT_AVX
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
-               ? 2
-               : 1;
-#else
-    return 0;
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    missing = !avx2 ? 2 : !avx512;
 #endif
+    return int(sizeof kernels / sizeof *kernels) - missing;
 }
 
+EXPORTED const char* headcount_level_name(int level) { return kernels[level]->name; }
+
 // Lets Python see whether its idea of a run is this library's.
-int headcount_run_size() { return sizeof(Run); }
+EXPORTED int headcount_run_size() { return sizeof(Run); }
 
-int headcount_width(int level) { return kernels[level]->width; }
+EXPORTED int headcount_width(int level) { return kernels[level]->width; }
 
-void headcount_count(const Run* run, int32_t* table) { count_pairs(run, table); }
+EXPORTED void headcount_count(const Run* run, int32_t* table) { count_pairs(run, table); }
 
 // Bytes of scratch that a thread needs for this run.
-int64_t headcount_bytes(int level, const Run* run) { return kernels[level]->bytes(*run); }
+EXPORTED int64_t headcount_bytes(int level, const Run* run) {
+    return kernels[level]->bytes(*run);
+}
 
 // The training contexts of the run's next `steps` steps: out[steps][length].
-void headcount_contexts(int level, const Run* run, int64_t steps, char* scratch, int32_t* out) {
+EXPORTED void headcount_contexts(int level, const Run* run, int64_t steps, char* scratch,
+                                 int32_t* out) {
     kernels[level]->contexts(*run, steps, scratch, out);
 }
 
 // Every run's `steps` steps and its evaluation after them. Once `*stop` is set it returns within a
 // few steps, and unfinished runs stay where they are. Returns 0, or 1 if memory ran out.
-int headcount_run(int level, Run* runs, int count, int64_t steps, int threads, char* scratch,
-                  int64_t bytes, volatile int32_t* stop) {
+EXPORTED int headcount_run(int level, Run* runs, int count, int64_t steps, int threads,
+                           char* scratch, int64_t bytes, volatile int32_t* stop) {
     Job job{*kernels[level], runs, count, steps, scratch, bytes, stop};
     std::vector<std::thread> others;
     try {
@@ -138,5 +162,3 @@ int headcount_run(int level, Run* runs, int count, int64_t steps, int threads, c
     for (auto& thread : others) thread.join();
     return job.out_of_memory;
 }
-}
-#pragma GCC visibility pop

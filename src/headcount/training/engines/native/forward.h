@@ -2,13 +2,11 @@
 // rows are keys q, and queries p run along the vector, so that a softmax over keys needs no sums
 // across lanes.
 
-// Phases of a step are compiled separately: inlined together they would spill registers.
-#define PHASE static __attribute__((noinline))
-
-// Tiles are as large as the registers (32 with AVX-512, 16 below) hold accumulators for: each load
-// then serves as many multiply-adds as possible.
-constexpr int ROWS = V == 16 ? 16 : 8;  // positions projected together
-constexpr int KEYS = V == 16 ? 8 : 4;   // keys scored together
+// Tiles are as large as the registers (32 with AVX-512 and NEON, else 16) hold accumulators for:
+// each load then serves as many multiply-adds as possible.
+constexpr int REGISTERS = V == 16 || HEADCOUNT_NEON ? 32 : 16;
+constexpr int ROWS = REGISTERS == 32 ? 16 : 8;  // positions projected together
+constexpr int KEYS = REGISTERS == 32 ? 8 : 4;   // keys scored together
 constexpr int DEPTH = 8;  // rows of W handled together; `depth` is a multiple of it
 // Up to this many heads, summing over all pairs costs less than picking those that a head won.
 constexpr int FEW_HEADS = 2;
@@ -143,8 +141,8 @@ static inline void best_head(const Run& run, const float* const* keys, const flo
         for (int r = 0; r < KEYS; r++) {
             Mask better = scores[r] > best[r];
             if (training) better |= scores[r] != scores[r];
-            best[r] = better ? scores[r] : best[r];
-            winner[r] = better ? head - Mask{} : winner[r];
+            best[r] = select(better, scores[r], best[r]);
+            winner[r] = select(better, head - Mask{}, winner[r]);
         }
     }
 }
@@ -164,7 +162,8 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
             for (int r = 0; r < KEYS; r++) {
                 store(share + (q + r) * n, scores[r] * scale);
                 // Padded keys are not in the context and must not count.
-                if (q + r < run.length) top = top > scores[r] * scale ? top : scores[r] * scale;
+                const Vec scaled = scores[r] * scale;
+                if (q + r < run.length) top = select(top > scaled, top, scaled);
             }
         }
         for (int q = 0; q < run.length; q++) {
@@ -193,7 +192,7 @@ static void join_log_sum(const Run& run, const Work& work, const float* const* k
             score(keys + q, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
             for (int r = 0; r < KEYS; r++) {
                 store(work.share + (int64_t(k) * n + q + r) * n + p, scores[r]);
-                top[r] = top[r] > scores[r] ? top[r] : scores[r];
+                top[r] = select(top[r] > scores[r], top[r], scores[r]);
             }
         }
         for (int k = 0; k < run.heads; k++)

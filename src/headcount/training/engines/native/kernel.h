@@ -1,7 +1,7 @@
-// The functions of one level. The level's .cpp file sets the compiler's target and HEADCOUNT_WIDTH,
-// then includes this file in a namespace of its own. Nothing here calls the standard library: the
-// linker keeps one copy of an inline function, and a copy compiled for AVX-512 would crash a
-// machine without it.
+// The functions of one level. The level's .cpp file sets the compiler's target, HEADCOUNT_LEVEL and
+// HEADCOUNT_WIDTH, then includes this file in a namespace of its own. Nothing here calls the
+// standard library: the linker keeps one copy of an inline function, and a copy compiled for
+// AVX-512 would crash a machine without it.
 #include "vectors.h"
 #include "contexts.h"
 #include "forward.h"
@@ -50,4 +50,4 @@ static void contexts(const Run& run, int64_t steps, char* scratch, int32_t* out)
 }
 
 extern const Kernel kernel;
-const Kernel kernel = {V, bytes, train, evaluate, contexts};
+const Kernel kernel = {HEADCOUNT_LEVEL, V, bytes, train, evaluate, contexts};

@@ -1,17 +1,26 @@
-"""The native engine's compiled library: where it is, its types, and calls that can be stopped."""
+"""The native engine's compiled library: where it is, its types, and calls that can be stopped.
+
+torch is imported by type checkers alone: `headcount --version` asks here for the levels.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from threading import Event, Thread
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from headcount.errors import InputError
-from headcount.shapes import Int
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headcount.shapes import Int
+
+# Beside this file and nowhere else: wheels bring it, an editable install builds it here.
+LIBRARY = Path(__file__).with_name("_native.dll" if sys.platform == "win32" else "_native.so")
 
 
 class Run(ctypes.Structure):
@@ -34,7 +43,8 @@ class Run(ctypes.Structure):
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 _FUNCTIONS = {  # of fleet.cpp: arguments, result
-    "headcount_level": ((), _INT),
+    "headcount_levels": ((), _INT),
+    "headcount_level_name": ((_INT,), ctypes.c_char_p),
     "headcount_run_size": ((), _INT),
     "headcount_width": ((_INT,), _INT),
     "headcount_bytes": ((_INT, _POINTER), _LONG),
@@ -46,20 +56,29 @@ _FUNCTIONS = {  # of fleet.cpp: arguments, result
 
 @cache
 def library() -> ctypes.CDLL:
-    """The library that setup.py built, or an error that says how to get it."""
-    for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_native{suffix}")
-        if path.exists():
-            try:
-                return _declared(ctypes.CDLL(str(path)))
-            except OSError as error:
-                raise InputError(
-                    f"the native engine cannot be loaded ({error}); reinstall headcount."
-                ) from error
-    raise InputError(
-        "the native engine was not built; install a C++ compiler (g++ or clang) and reinstall "
-        "headcount."
-    )
+    """The library that CMake built, or an error that says how to get it."""
+    if not LIBRARY.exists():
+        raise InputError(
+            "the native engine was not built; install a C++ compiler (g++ or clang) and reinstall "
+            "headcount."
+        )
+    try:
+        return _declared(ctypes.CDLL(str(LIBRARY)))
+    except OSError as error:
+        raise InputError(
+            f"the native engine cannot be loaded ({error}); reinstall headcount."
+        ) from error
+
+
+@cache
+def levels() -> tuple[str, ...]:
+    """The levels that this machine runs, in the order of the library's table: the last is fastest.
+
+    `plain` is C++ without vector types. `baseline` (SSE2), `avx2` and `avx512` are for x86-64,
+    `neon` is for 64-bit ARM.
+    """
+    count = library().headcount_levels()
+    return tuple(library().headcount_level_name(level).decode() for level in range(count))
 
 
 def _declared(found: ctypes.CDLL) -> ctypes.CDLL:

@@ -1,7 +1,6 @@
 // What Python and the kernels share: one run, and the table of a kernel's functions.
 #pragma once
-#include <cstddef>
-#include <cstdint>
+#include "compiler.h"
 
 // `sum` is MAX with one head of width D_K, and SUM only where heads share keys.
 enum Variant : int32_t { MAX, SOFTMAX, VALUE, LOGSUMEXP, SUM };
@@ -39,6 +38,7 @@ struct Run {
 };
 
 struct Kernel {
+    const char* name;
     int width;                    // V
     size_t (*bytes)(const Run&);  // of scratch that a run needs
     void (*train)(Run&, int64_t steps, char* scratch, const volatile int32_t* stop);
@@ -46,8 +46,14 @@ struct Kernel {
     void (*contexts)(const Run&, int64_t steps, char* scratch, int32_t* out);
 };
 
+namespace plain { extern const Kernel kernel; }
+#if HEADCOUNT_BASELINE
 namespace baseline { extern const Kernel kernel; }
-#if defined(__x86_64__)
+#endif
+#if HEADCOUNT_NEON
+namespace neon { extern const Kernel kernel; }
+#endif
+#if HEADCOUNT_AVX
 namespace avx2 { extern const Kernel kernel; }
 namespace avx512 { extern const Kernel kernel; }
 #endif

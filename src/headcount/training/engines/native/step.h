@@ -17,8 +17,8 @@ PHASE float logistic_slope(const Run& run, const Work& work, const Context& cont
         for (int p = 0; p < length; p += V) {
             Vec z = (load(work.joined + q * work.positions + p) - tau) * run.sharpness;
             Vec chance = 1 / (1 + exponential(-z));
-            Vec slope = (positive(context, q, p) ? (chance - 1) * weight : chance) * scale;
-            slope = lanes() < length - p ? slope : Vec{};  // padded queries must not move τ
+            Vec slope = select(positive(context, q, p), (chance - 1) * weight, chance) * scale;
+            slope = select(lanes() < length - p, slope, Vec{});  // padded queries must not move τ
             store(work.slope + q * work.positions + p, slope);
             total += slope;
         }
@@ -145,8 +145,10 @@ PHASE void move(const Run& run, const Work& work) {
                 Vec slope = load(work.slope + q * n + p);
                 if (softmax) slope = load(own + q * n + p) * (slope - mean) * scale;
                 else if (per_head) slope *= load(own + q * n + p);
-                else if (!sum)
-                    slope = load<Mask>(work.winner + q * n + p) == k * run.key_dim ? slope : Vec{};
+                else if (!sum) {
+                    const Mask winner = load<Mask>(work.winner + q * n + p);
+                    slope = select(winner == k * run.key_dim, slope, Vec{});
+                }
                 store(own + q * n + p, slope);
             }
         }

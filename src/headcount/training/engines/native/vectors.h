@@ -1,11 +1,12 @@
-// Vectors of V floats in the compiler's own vector types, and the few functions on them. V depends
-// on the level.
+// Vectors of V floats and the few functions on them. V depends on the level.
 constexpr int V = HEADCOUNT_WIDTH;
-typedef float Vec __attribute__((vector_size(4 * V)));
-typedef int32_t Mask __attribute__((vector_size(4 * V)));  // also lane-wise integers
-constexpr int H = V < 8 ? V : 8;  // shorter vectors, for heads of few columns
-typedef float Short __attribute__((vector_size(4 * H)));
-typedef int32_t ShortMask __attribute__((vector_size(4 * H)));
+// Vec: floats. Mask: what comparisons give, and lane-wise integers. Short and ShortMask: H ≤ V of
+// them, for heads of few columns.
+#ifdef HEADCOUNT_PLAIN
+#include "plain_types.h"
+#else
+#include "vector_types.h"
+#endif
 
 template <class T, class E>
 static inline T load(const E* from) {
@@ -39,6 +40,8 @@ static inline Vec square_root(Vec value) {
     return _mm512_sqrt_ps(value);
 #elif HEADCOUNT_WIDTH == 8
     return _mm256_sqrt_ps(value);
+#elif HEADCOUNT_NEON && !defined(HEADCOUNT_PLAIN)
+    return (Vec)vsqrtq_f32((float32x4_t)value);
 #else
     for (int i = 0; i < V; i++) value[i] = __builtin_sqrtf(value[i]);
     return value;
@@ -47,8 +50,8 @@ static inline Vec square_root(Vec value) {
 
 // eˣ to about one unit in the last place; x is cut to ±87, NaN stays NaN.
 static inline Vec exponential(Vec x) {
-    x = x > 87.f ? splat(87.f) : x;
-    x = x < -87.f ? splat(-87.f) : x;
+    x = select(x > 87.f, splat(87.f), x);
+    x = select(x < -87.f, splat(-87.f), x);
     // 1.5·2²³: adding it rounds to a whole number, which the low bits of the sum then hold.
     const float shift = 12582912.f;
     Vec shifted = x * 1.44269504f + shift, whole = shifted - shift;
@@ -80,54 +83,8 @@ static inline Vec logarithm(Vec x) {
     power = power * m + 2.0000714765e-1f;
     power = power * m - 2.4999993993e-1f;
     power = power * m + 3.3333331174e-1f;
-    Vec whole = __builtin_convertvector(e, Vec);
+    Vec whole = converted(e);
     Vec found = power * m * square - whole * 2.12194440e-4f - square * 0.5f + m;
     found += whole * 0.693359375f;
-    return x < __builtin_inff() ? found : x;
-}
-
-#if defined(__clang__)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Mask{__VA_ARGS__})
-#endif
-
-template <int... I>
-struct Lanes {};
-template <int N, int... I>
-struct Counted : Counted<N - 1, N - 1, I...> {};
-template <int... I>
-struct Counted<0, I...> { typedef Lanes<I...> type; };
-
-// Transposes 4 × 4 tiles: within quarters of 4 lanes, first by single lanes, then by pairs.
-template <int... I>
-static inline void transpose_quads(Vec* r, Lanes<I...>) {
-    for (int i = 0; i < V; i += 4) {
-        Vec a = SHUFFLE(r[i], r[i + 1], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V)...);
-        Vec b = SHUFFLE(r[i], r[i + 1], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V + 2)...);
-        Vec c = SHUFFLE(r[i + 2], r[i + 3], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V)...);
-        Vec d = SHUFFLE(r[i + 2], r[i + 3], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V + 2)...);
-        r[i] = SHUFFLE(a, c, ((I & ~3) + (I & 1) + (I & 2) / 2 * V)...);
-        r[i + 1] = SHUFFLE(a, c, ((I & ~3) + (I & 1) + (I & 2) / 2 * V + 2)...);
-        r[i + 2] = SHUFFLE(b, d, ((I & ~3) + (I & 1) + (I & 2) / 2 * V)...);
-        r[i + 3] = SHUFFLE(b, d, ((I & ~3) + (I & 1) + (I & 2) / 2 * V + 2)...);
-    }
-}
-
-// Swaps the off-diagonal S × S tiles of every 2S × 2S tile.
-template <int S, int... I>
-static inline void swap_tiles(Vec* r, Lanes<I...>) {
-    for (int i = 0; i < V; i++)
-        if (!(i & S)) {
-            Vec a = r[i], b = r[i | S];
-            r[i] = SHUFFLE(a, b, ((I & S) ? V + I - S : I)...);
-            r[i | S] = SHUFFLE(a, b, ((I & S) ? V + I : I + S)...);
-        }
-}
-
-static inline void transpose(Vec (&r)[V]) {
-    Counted<V>::type all;
-    transpose_quads(r, all);
-    if constexpr (V >= 8) swap_tiles<4>(r, all);
-    if constexpr (V >= 16) swap_tiles<8>(r, all);
+    return select(x < __builtin_inff(), found, x);
 }
