@@ -16,18 +16,18 @@ _READY = "window.explorer !== undefined"
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium, offline in every test that uses it; skipped where it is not installed."""
+    """Chromium, offline in every test that uses it. Whoever asks for these tests must have it."""
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
-        pytest.skip("playwright is not installed; `make browser` installs it")
+        pytest.fail("playwright is not installed; `make browser` installs it")
     program = (
         shutil.which("chromium")
         or shutil.which("chromium-browser")
         or shutil.which("google-chrome")
     )
     if program is None:
-        pytest.skip("there is no chromium; `make browser` installs Debian's")
+        pytest.fail("there is no chromium; `make browser` installs Debian's")
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield found

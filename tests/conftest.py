@@ -6,7 +6,7 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -37,17 +37,25 @@ torch.set_num_threads(1)  # the problems are small: a second thread only waits
 
 @pytest.fixture(scope="session")
 def command_in():
-    """Run a command line in a folder; gives (exit code, standard output, standard error)."""
+    """Run a command line in a folder; gives (exit code, standard output, standard error).
+
+    With `encoding`, on a terminal of that encoding.
+    """
     from headcount.cli import main
 
-    def run(folder: Path, *words: object) -> tuple[int, str, str]:
-        out, err = StringIO(), StringIO()
+    def run(folder: Path, *words: object, encoding: str = "") -> tuple[int, str, str]:
+        terminals = [TextIOWrapper(BytesIO(), encoding or "utf-8") for _ in range(2)]
+        out, err = terminals if encoding else (StringIO(), StringIO())
         with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
             patched.chdir(folder)
             patched.setattr(sys, "argv", ["headcount", *map(str, words)])
             with pytest.raises(SystemExit) as ended:
                 main()
-        return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+        return int(ended.value.code or 0), *(_content(stream) for stream in (out, err))
+
+    def _content(stream: TextIOWrapper | StringIO) -> str:
+        stream.seek(0)
+        return stream.read()
 
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import subprocess
 import sys
 import typing
@@ -169,33 +170,45 @@ def test_contexts_may_be_an_array():
     assert (found.contexts, found.context_length) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("graph, 'table.npy'", "a numpy array or an nn.Embedding, not str; read a file"),
-        ("graph, [[1.0]]", "not list"),
-        ("graph, None", "not NoneType"),
-        ("graph, torch.ones(8)", "the table has shape"),
-        ("graph, torch.ones(7, 4)", "the table 7 rows"),
-        ("graph, torch.ones(8, 4, dtype=torch.complex64)", "the table is complex"),
-        ("graph, np.array([['a']])", "must be real numbers"),
-        ("[(0, 1)], torch.ones(8, 4)", "a graph must be a headcount.Graph, not list"),
-    ],
-)
-def test_what_is_no_table_is_refused_in_a_sentence(change, message):
-    """In a process of its own: here the shape checker would speak first."""
+NO_TABLES = {
+    "graph, 'table.npy'": "a numpy array or an nn.Embedding, not str; read a file",
+    "graph, [[1.0]]": "not list",
+    "graph, None": "not NoneType",
+    "graph, torch.ones(8)": "the table has shape",
+    "graph, torch.ones(7, 4)": "the table 7 rows",
+    "graph, torch.ones(8, 4, dtype=torch.complex64)": "the table is complex",
+    "graph, np.array([['a']])": "must be real numbers",
+    "[(0, 1)], torch.ones(8, 4)": "a graph must be a headcount.Graph, not list",
+}
+
+
+@pytest.fixture(scope="module")
+def refusals() -> list[list[str]]:
+    """What each of three functions says to each, in a process of its own: here the shape checker
+    would speak first."""
+    calls = [
+        f"lambda: hc.compile({change}), lambda: hc.construct({change}), "
+        f"lambda: hc.verify(weights, {change})"
+        for change in NO_TABLES
+    ]
     code = (
-        "import sys, numpy as np, torch, headcount as hc\n"
+        "import json, numpy as np, torch, headcount as hc\n"
         "graph = hc.permutation_graph(8)\n"
         "weights = hc.KeyQuery(torch.ones(1, 4, 1), torch.ones(1, 4, 1), 0.5)\n"
-        f"calls = [lambda: hc.compile({change}), lambda: hc.construct({change}),\n"
-        f"    lambda: hc.verify(weights, {change})]\n"
-        "for call in calls:\n"
+        "def said(call):\n"
         "    try:\n"
         "        call()\n"
         "    except hc.InputError as error:\n"
-        "        print(error)\n"
+        "        return str(error)\n"
+        f"calls = [{', '.join(f'[{three}]' for three in calls)}]\n"
+        "print(json.dumps([[said(call) for call in three] for three in calls]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [message in line for line in done.stdout.splitlines()] == [True] * 3
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("change", NO_TABLES)
+def test_what_is_no_table_is_refused_in_a_sentence(refusals, change):
+    said = refusals[list(NO_TABLES).index(change)]
+    assert [NO_TABLES[change] in sentence for sentence in said] == [True] * 3

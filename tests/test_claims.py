@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import log2
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.report.figures import claims
-from headcount.report.figures.base import Check, judged, verdict
+from headcount.report.figures import FIGURES, claims
+from headcount.report.figures.base import Check, Claim, judged, verdict
 from headcount.report.rules import rule, rules
+from headcount.reproduction.evidence import Evidence
 from tests.made_block import MPNET, SMOLLM2, seeds_around
 from tests.made_evidence import (
     BEST_HEADS,
@@ -31,8 +34,15 @@ from tests.made_evidence import (
 )
 
 
-def verdicts(world: World) -> dict[str, str]:
-    return {claim.id: claim.verdict for claim in claims(world.evidence())}
+@cache
+def judges() -> dict[str, Callable[[Evidence], Claim]]:
+    """The function that judges each claim, so that a test of one claim need not judge them all."""
+    evidence = WORLD.evidence()
+    return {judge(evidence).id: judge for figure in FIGURES for judge in figure.claims}
+
+
+def claim_of(name: str, world: World) -> Claim:
+    return judges()[name](world.evidence())
 
 
 # Where even the paper's own numbers do not confirm the claim, or the paper has too little for it.
@@ -50,7 +60,7 @@ NOT_CONFIRMED = {
 
 
 def test_world_like_the_papers_confirms_its_claims():
-    found = verdicts(WORLD)
+    found = {claim.id: claim.verdict for claim in claims(WORLD.evidence())}
     assert list(found) == list(rules())
     assert found == dict.fromkeys(rules(), "confirmed") | NOT_CONFIRMED
 
@@ -348,7 +358,7 @@ CHANGED = {
 
 @pytest.mark.parametrize(("name", "world", "expected"), CHANGED.values(), ids=CHANGED)
 def test_changed_evidence_changes_its_verdict(name, world, expected):
-    assert verdicts(world)[name] == expected
+    assert claim_of(name, world).verdict == expected
 
 
 def test_fewer_points_say_how_few():
@@ -370,7 +380,7 @@ def test_thin_evidence_is_marked_and_confirms_nothing():
     assert found["C6"].thin == "1 panel where the rule asks for 3"
     assert not [claim.id for claim in found.values() if claim.thin and claim.verdict == "confirmed"]
     two = WORLD.map("regular", lambda p: replace(p, runs=2))
-    claim = next(claim for claim in claims(two.evidence()) if claim.id == "C11")
+    claim = claim_of("C11", two)
     assert (claim.verdict, claim.thin) == ("partly", "2 seeds where the rule asks for 3")
 
 
@@ -384,7 +394,7 @@ def test_no_rule_confirms_on_thin_evidence(name, some, seeds):
 
 
 def number_of(name: str, world: World) -> str:
-    return next(claim.number for claim in claims(world.evidence()) if claim.id == name)
+    return claim_of(name, world).number
 
 
 def test_numbers_say_what_they_leave_out():

@@ -280,7 +280,7 @@ def test_weights_of_differing_shapes_are_refused(folder):
     assert "must have one shape" in done.stderr
 
 
-def test_verify_answers_by_exit_code_and_json(folder):
+def test_verify_answers_by_exit_code_and_json(folder, command_in):
     done = run(folder, "verify", WEIGHTS, GRAPH, TABLE, "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == 0
@@ -299,20 +299,21 @@ def test_verify_answers_by_exit_code_and_json(folder):
     assert answer["margin"] > 0
     weights = load_weights(folder / WEIGHTS)
     KeyQuery(weights.queries, weights.keys, threshold=1e9).save(folder / "deaf.safetensors")
-    done = run(folder, "verify", "deaf.safetensors", GRAPH, TABLE, "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["false_negatives"] == 32
+    code, out, _ = command_in(folder, "verify", "deaf.safetensors", GRAPH, TABLE, "--json")
+    assert code == 1
+    assert json.loads(out)["false_negatives"] == 32
 
 
-def test_softmax_weights_are_checked_on_contexts(folder):
+def test_softmax_weights_are_checked_on_contexts(folder, command_in):
     weights = load_weights(folder / WEIGHTS)
     sharp = KeyQuery(weights.queries, weights.keys, 0.5, "softmax")
     sharp.save(folder / "softmax.safetensors")
-    done = run(folder, "verify", "softmax.safetensors", GRAPH, TABLE, "--samples", "100", "--json")
-    answer = json.loads(done.stdout)
+    words = ("verify", "softmax.safetensors", GRAPH, TABLE, "--samples", 100, "--json")
+    code, out, _ = command_in(folder, *words)
+    answer = json.loads(out)
     # A source whose target is outside the context still spreads its mass: at τ = 1/2, small
     # contexts fail.
-    assert done.returncode == 1
+    assert code == 1
     assert answer["contexts"] == 100
     assert 0 < answer["failed_contexts"] <= 100
     assert answer["failure_rate_below"] > answer["failed_contexts"] / 100
@@ -337,29 +338,17 @@ def test_a_sample_of_contexts_is_said_to_be_one(command, tmp_path):
     assert out.startswith("certified: every pair is decided correctly in every context of 16")
 
 
-def test_show_says_what_is_there_and_draws(folder):
-    done = run(folder, "show", WEIGHTS, GRAPH, TABLE, "--scores", "picture.svg", "--json")
-    answer = json.loads(done.stdout)
+def test_show_says_what_is_there_and_draws(folder, command_in):
+    words = ("show", WEIGHTS, GRAPH, TABLE, "--scores", "picture.svg", "--json")
+    answer = json.loads(command_in(folder, *words)[1])
     assert (answer["heads"], answer["budget"], answer["method"]) == (1, 64, "one-hot")
     assert "true edges" in (folder / "picture.svg").read_text()
 
 
-def test_made_files_follow_the_seed(folder):
+def test_made_files_follow_the_seed(folder, command_in):
     for name, seed in (("a.csv", "1"), ("b.csv", "1"), ("c.csv", "2")):
-        run(
-            folder,
-            "make",
-            "graph",
-            "random",
-            "--items",
-            "50",
-            "--edges",
-            "70",
-            "--seed",
-            seed,
-            "--out",
-            name,
-        )
+        words = ("make", "graph", "random", "--items", 50, "--edges", 70)
+        command_in(folder, *words, "--seed", seed, "--out", name)
     a, b, c = ((folder / name).read_text() for name in ("a.csv", "b.csv", "c.csv"))
     assert a == b != c
 
@@ -408,10 +397,10 @@ def test_version_says_which_native_engine_there_is(command, monkeypatch):
         ["packing", "--items", "50", "--edges", "200", "--block", "8"],
     ],
 )
-def test_benchmarks_run_small(folder, words):
-    done = run(folder, "bench", *words, "--repeats", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    timings = [value for name, value in json.loads(done.stdout).items() if "second" in name]
+def test_benchmarks_run_small(command, words):
+    code, out, err = command("bench", *words, "--repeats", "1", "--json")
+    assert code == 0, err
+    timings = [value for name, value in json.loads(out).items() if "second" in name]
     assert timings
     assert all(value > 0 for value in timings)
 

@@ -76,7 +76,7 @@ def test_a_dense_graph_soon_tries_both_signs_and_keeps_the_one_that_succeeds(
     watched: Callable[..., Calls],
 ) -> None:
     calls = watched(lambda level: level > 0)
-    found = compile(random_graph(6, 24), gaussian_embeddings(6, 6))
+    found = compile(random_graph(5, 18), gaussian_embeddings(5, 5))
     reached = next(n for n, attempt in enumerate(found.frontier) if attempt.exact)
     assert len({sum(widths) for _, widths, _ in calls[: reached + 1]}) <= 6
     assert {level for level, _, _ in calls[reached:]} == {1.0}

@@ -17,18 +17,6 @@ HEADCOUNT = Path(sys.executable).with_name("headcount")
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
 
 
-def run_in(folder: Path, settings: dict[str, str], *words: object):
-    """A command in a process of its own, whose streams are as the settings make them."""
-    return subprocess.run(
-        [HEADCOUNT, *map(str, words)],
-        cwd=folder,
-        env=os.environ | settings,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -38,37 +26,44 @@ def run_in(folder: Path, settings: dict[str, str], *words: object):
         ["noise", "--items", 32, "--d-model", 8, "--key-dim", 4],
     ],
 )
-def test_a_terminal_of_ascii_gets_plain_letters(tmp_path, words):
-    done = run_in(tmp_path, ASCII, *words)
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode("ascii")
+def test_a_terminal_of_ascii_gets_plain_letters(command, words):
+    code, text, err = command(*words, encoding="ascii")
+    assert code == 0, err
     assert "?" not in text.replace("needs?", "")
     if words[-1] != "--help":
         assert ">= " in text or "gamma" in text or "rms" in text
 
 
-def test_json_is_whole_on_a_terminal_of_ascii(tmp_path):
-    words = ["bounds", "--items", 64, "--d-model", 16, "--json"]
-    plain, full = (
-        json.loads(run_in(tmp_path, settings, *words).stdout) for settings in (ASCII, {})
+def test_json_is_whole_on_a_terminal_of_ascii(command, tmp_path):
+    """In a process of its own, whose streams are as the settings make them."""
+    words = ["bounds", "--items", "64", "--d-model", "16", "--json"]
+    done = subprocess.run(
+        [HEADCOUNT, *words],
+        cwd=tmp_path,
+        env=os.environ | ASCII,
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
+    plain, full = json.loads(done.stdout.decode("ascii")), json.loads(command(*words)[1])
     assert plain == full
     assert any("τ" in bound["assumptions"] for bound in plain["lower"])
 
 
-def test_a_name_that_is_not_text_is_printed_all_the_same(tmp_path):
+def test_a_name_that_is_not_text_is_printed_all_the_same(command):
     name = b"\xff.safetensors".decode("utf-8", "surrogateescape")
-    done = run_in(tmp_path, {"PYTHONIOENCODING": "utf-8:strict"}, "show", name)
-    assert done.returncode == 2
-    assert done.stderr == b"error: ?.safetensors: no such file; check the path\n"
+    code, _, err = command("show", name, encoding="utf-8")
+    assert code == 2
+    assert err == "error: ?.safetensors: no such file; check the path\n"
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
 @pytest.mark.parametrize(
     "words", ["plan --items 4096 --d-model 512", "bounds --items 64 --d-model 16"]
 )
-def test_tables_are_never_cut(tmp_path, columns, words):
-    text = run_in(tmp_path, {"COLUMNS": columns}, *words.split()).stdout.decode()
+def test_tables_are_never_cut(command, monkeypatch, columns, words):
+    monkeypatch.setenv("COLUMNS", columns)
+    text = command(*words.split())[1]
     assert "pseudo-inverse" in text
     assert "…" not in re.sub(r"\d …", "", text)  # an interval, as in 20 … 42
 

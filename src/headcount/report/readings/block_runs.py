@@ -145,10 +145,10 @@ class Setting:
     @cached_property
     def cells(self) -> dict[tuple[int, int], Cell]:
         """The seeds by (h, D_K)."""
-        found = {}
+        found, parts = {}, dict(iter(self.runs.groupby(["heads", "budget"])))
         names = ("heads", "budget", "mean", "low", "high")
         for heads, budget, mean, low, high in rows(self.curve, *names):
-            part = self.runs.loc[(self.runs["heads"] == heads) & (self.runs["budget"] == budget)]
+            part = parts[heads, budget]
             ordered = rows(part.sort_values("seed"), "seed", self.metric, "diverged")
             seeds = {
                 seed: 0.0 if score is None or diverged is not None else score
