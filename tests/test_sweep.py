@@ -1,18 +1,12 @@
-"""The runner over the store, and `headcount sweep`."""
+"""The runner over the store, checkpoints, and what a sweep costs."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -20,12 +14,9 @@ from headcount import RunSpec, train
 from headcount.analysis.thresholds import thresholds
 from headcount.errors import InputError
 from headcount.interrupts import Stop
-from headcount.paper import data as paper
-from headcount.store.frames import plain_rows
 from headcount.store.store import Store
 from headcount.sweeps import runner, writer
 from headcount.sweeps.cost import Throughput, estimate, work
-from headcount.sweeps.file import read_sweep
 from headcount.sweeps.plans import CombinedPlan, GridPlan
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.summary import summarise_runs
@@ -35,7 +26,7 @@ from headcount.training.engines.selection import choose_engine
 from headcount.training.engines.torch import TorchEngine, TorchFleet
 from headcount.training.result import RunResult
 from headcount.training.train import UnderWay
-from tests.sweep_runs import GRID, RUNS, SPECS, changed, plain, table
+from tests.sweep_runs import GRID, SPECS, plain, table
 
 
 class CountingEngine(TorchEngine):
@@ -275,153 +266,6 @@ def test_a_sweep_goes_on_from_its_checkpoints(tmp_path, monkeypatch, fails):
     assert table(tmp_path / "one.sqlite") == table(tmp_path / "two.sqlite")
 
 
-# --- kills, interrupts, races: real processes -----------------------------------------------------
-
-
-def script(*words: object, **options) -> subprocess.Popen[str]:
-    """tests/sweep_runs.py as a process."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.sweep_runs", *map(str, words)],
-        cwd=Path(__file__).parents[1], env=environment, text=True, **options,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory) -> tuple[Path, list[tuple[int, int]]]:
-    """A folder with the stores of an undisturbed sweep and of one that is killed ten times.
-
-    Beside it the runs and checkpoints after each kill.
-    """
-    path = tmp_path_factory.mktemp("killed") / "runs.toml"
-    path.write_text(RUNS)
-    process = script("killed", path, 10, stdout=subprocess.PIPE)
-    lines = process.communicate()[0].splitlines()
-    assert process.returncode == 0
-    return path.parent, [(int(line.split()[0]), int(line.split()[1])) for line in lines]
-
-
-@pytest.fixture
-def undisturbed(killed) -> list[object]:
-    """The table of RUNS."""
-    return table(killed[0] / "undisturbed.sqlite")
-
-
-def test_ten_kills_change_nothing(killed, undisturbed):
-    folder, lives = killed
-    assert len(lives) == 10
-    assert [runs for runs, _ in lives] == sorted(
-        runs for runs, _ in lives
-    )  # nothing finished is lost
-    assert lives[0][0] < len(undisturbed)  # kills came before the end
-    assert len(undisturbed) == len(read_sweep(folder / "runs.toml").runs)
-    assert table(folder / "runs.sqlite") == undisturbed
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_command_says_how_to_go_on(tmp_path, undisturbed, number):
-    path = tmp_path / "runs.toml"
-    path.write_text(RUNS)
-    process = script("plain", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    store, deadline = path.with_suffix(".sqlite"), time.monotonic() + 30
-    while time.monotonic() < deadline:  # until it is at work
-        time.sleep(0.05)
-        if store.exists():
-            with Store(store, read_only=True) as opened:
-                if any(sweep.steps_taken for sweep in opened.sweeps):
-                    break
-    process.send_signal(number)
-    out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1].startswith("interrupted: ")
-    assert err.endswith(
-        f"of {len(undisturbed)} runs are stored in {store}; the same command continues from there\n"
-    )
-    with Store(store, read_only=True) as opened:
-        assert next(iter(opened.sweeps)).state == "interrupted"
-        assert len(opened) < len(undisturbed)
-        assert len(opened.checkpoints) > 0
-
-
-def test_two_sweeps_on_one_store(tmp_path, undisturbed):
-    path = tmp_path / "runs.toml"
-    path.write_text(RUNS)
-    process = script("racing", path, stdout=subprocess.PIPE)
-    out = process.communicate()[0]
-    assert process.returncode == 0
-    assert table(path.with_suffix(".sqlite")) == undisturbed
-    both = [json.loads(line) for line in out.splitlines()]
-    assert len(both) == 2
-    assert all(one["known"] + one["trained"] <= len(undisturbed) for one in both)
-    assert both[0]["thresholds"] == both[1]["thresholds"]
-
-
-# --- searches -------------------------------------------------------------------------------------
-
-SEARCH = (
-    "[search]\nitems = 16\nd_model = 8\nheads = [1, 2]\nkey_dim = [1, 2, 3, 4, 6, 8]\nlevel = 0.6\n"
-)
-SEARCH += "seeds = 3\nsteps = 200\ncheck_every = 50\nlearning_rate = 0.03\n"
-
-
-def test_a_search_gives_what_its_whole_grid_gives(written, command):
-    code, out, _ = command("sweep", written(SEARCH), "--engine", "native", "--json")
-    (found,) = json.loads(out)["searches"]
-    grid = read_sweep(written(SEARCH.replace("level = 0.6\n", "").replace("search", "grid"))).runs
-    with Store(written("").with_name("whole.sqlite")) as store:
-        store.add(train(grid, "native", progress=False))
-        (expected,) = plain_rows(thresholds(store.frame(), level=0.6))
-    assert code == 0
-    assert expected["central"] is not None
-    assert {name: found[name] for name in expected} == expected
-    assert found["settled"]
-    assert found["runs"] < found["grid_runs"] == len(grid) == 36
-
-
-def test_a_search_goes_on_where_it_was(written, command):
-    path = written(SEARCH)
-    first = json.loads(command("sweep", path, "--engine", "native", "--json")[1])
-    with Store(path.with_suffix(".sqlite")) as store:
-        half = list(store.results())[::2]
-    with Store(path.with_name("half.sqlite")) as store:
-        store.add(half)
-    again = json.loads(
-        command("sweep", path, "--engine", "native", "--store", "half.sqlite", "--json")[1]
-    )
-    assert (first["known"], again["known"], again["trained"]) == (
-        0,
-        len(half),
-        first["trained"] - len(half),
-    )
-    assert again["searches"] == first["searches"]
-    assert table(path.with_suffix(".sqlite")) == table(path.with_name("half.sqlite"))
-
-
-def test_a_search_takes_its_budgets_from_the_law_and_a_dry_run_gives_both_ends(written, command):
-    path = written("[search]\npoints = [[64, 16]]\nheads = [1, 4]\nseeds = 5\n")
-    (part,) = read_sweep(path).searches
-    assert {spec.budget for spec in part.runs if spec.heads == 4} == {*paper.budgets_for(64, 16, 4)}
-    found = json.loads(command("sweep", path, "--dry-run", "--engine", "native", "--json")[1])
-    assert found["to_run"] == found["runs"] == len(part.runs)
-    assert 0 < found["least"]["to_run"] < found["to_run"]
-    assert found["least"]["seconds"] < found["seconds"]
-    assert "search" in command("sweep", path, "--dry-run", "--engine", "native")[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (SEARCH.replace("0.6", "1.0"), r"\[search\]: level 1.0 is not between 0 and 1"),
-        (SEARCH.replace("level", "levl"), "'levl' is not a key here; did you mean 'level'"),
-        (SEARCH + "variant = 'value'\n", r"\[search\]: variant value is judged by squared error"),
-        (SEARCH.replace("search", "grid"), r"\[grid\]: 'level' is not a key here"),
-    ],
-)
-def test_a_wrong_search_is_refused(written, text, says):
-    with pytest.raises(InputError, match=says):
-        read_sweep(written(text))
-
-
 # --- what it will cost, and what it came to -------------------------------------------------------
 
 
@@ -468,78 +312,6 @@ def test_protocols_of_one_point_are_told_apart(tmp_path):
             .reset_index(drop=True)
             .equals(thresholds(frame))
         )
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-def test_a_dry_run_counts_and_estimates_and_touches_nothing(written, command):
-    path = written(f'engine = "torch"\n{GRID}')
-    code, out, err = command("sweep", path, "--dry-run", "--json")
-    found = json.loads(out)
-    assert (code, err) == (0, "")
-    assert (found["runs"], found["known"], found["to_run"], found["run_steps"]) == (12, 0, 12, 480)
-    assert 0 < found["seconds"] < 60
-    assert list(path.parent.iterdir()) == [path]
-    with Store(path.with_suffix(".sqlite")) as store:
-        store.add(train(SPECS[:5], "torch", progress=False))
-    found = json.loads(command("sweep", path, "--dry-run", "--json")[1])
-    assert (found["runs"], found["known"], found["to_run"], found["run_steps"]) == (12, 5, 7, 280)
-    lines = command("sweep", path, "--dry-run")[1].splitlines()
-    assert lines[0] == "some"
-    assert "12: 5 known, 7 to run" in lines[1]
-    assert lines[2].split(maxsplit=1)[1] == "280 at most"
-    assert "estimate" in lines[-1]
-
-
-def test_the_command_gives_the_thresholds_of_its_runs(written, command):
-    path = written(f"name = 'first'\n{GRID}")
-    code, out, err = command("sweep", path, "--engine", "torch", "--json")
-    found = json.loads(out)
-    assert (code, err) == (0, "")
-    assert (found["name"], found["runs"], found["known"], found["trained"]) == ("first", 12, 0, 12)
-    with Store(path.with_name("first.sqlite"), read_only=True) as store:
-        assert {sweep.name for sweep in store.sweeps} == {"first"}
-    (told,) = found["thresholds"]
-    assert {name: told[name] for name in ("items", "d_model", "variant")} == {
-        "items": 16,
-        "d_model": 8,
-        "variant": "max",
-    }
-    assert told["central"] is None
-    found = json.loads(command("sweep", path, "--engine", "torch", "--json")[1])
-    assert (found["known"], found["trained"], found["thresholds"]) == (12, 0, [told])
-    lines = command("sweep", path, "--engine", "torch")[1].splitlines()
-    assert lines[0].startswith("first: 12 runs, 0 trained in 0 s, 12 known before; all in ")
-    assert lines[1].split() == [
-        "variant",
-        "r",
-        "m",
-        "d_model",
-        "D_K*",
-        "interval",
-        "h*",
-        "interval",
-        "d_k",
-        "mean",
-        "F1",
-    ]
-
-
-def test_value_retrieval_and_single_budgets_get_curves(written, command):
-    path = written(changed(variant='["value", "max"]', heads="2", key_dim="2"))
-    found = json.loads(
-        command("sweep", path, "--store", "x.sqlite", "--engine", "torch", "--json")[1]
-    )
-    assert found["thresholds"] == []
-    assert [
-        (row["variant"], row["heads"], row["budget"], row["runs"]) for row in found["curves"]
-    ] == [
-        ("max", 2, 4, 3),
-        ("value", 2, 4, 3),
-    ]
-    lines = command("sweep", path, "--store", "x.sqlite", "--engine", "torch")[1].splitlines()
-    assert lines[1].split()[:6] == ["variant", "r", "m", "d_model", "h", "D_K"]
 
 
 def test_a_file_that_is_no_store_is_left_alone(written, command, tmp_path):
