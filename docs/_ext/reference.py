@@ -50,7 +50,7 @@ def api_page(title: str, names: list[str]) -> str:
 def command_page(command: Any, words: str, level: int = 1) -> str:
     """The help of a command and of those below it, in Markdown."""
     context = command.make_context(words, [], resilient_parsing=True)
-    text, _, example = (command.help or "").partition("Example:")
+    text, example = (*re.split(r"\n+Examples?:\n", command.help or ""), "")[:2]
     usage = context.get_usage().removeprefix("Usage: ")
     parts = [f"{'#' * level} {words}", _prose(text), _block(usage)]
     rows = list(_rows(command, context))
