@@ -52,12 +52,13 @@ types: .venv/installed-dev
 # The documentation site: docs/reproduction.md from the shipped runs, then docs/_build/html.
 docs: .venv/installed-dev
 	$(BIN)/python -m headcount.report.claims_docs
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
 	@echo "The site is docs/_build/html/index.html"
 
 # Follow the site's links to other hosts, which `make docs` does not.
 docs-links: .venv/installed-dev
-	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck docs docs/_build/linkcheck
+	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck -d docs/_build/doctrees \
+	  docs docs/_build/linkcheck
 
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))

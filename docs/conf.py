@@ -12,7 +12,7 @@ project = "headcount"
 author = "The headcount developers"
 version = release = headcount.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "outside", "reference"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "outside", "reference"]
 exclude_patterns = ["_build", "_ext"]
 myst_heading_anchors = 3
 smartquotes = False
@@ -21,7 +21,6 @@ smartquotes = False
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-napoleon_numpy_docstring = False
 
 html_theme = "furo"
 html_title = "headcount"

@@ -110,21 +110,17 @@ def test_what_a_rule_without_runs_rests_on():
     assert "C15 to C24 were written after the results were known" in " ".join(page.split())
 
 
-def test_the_documents_are_those_that_make_docs_writes():
+def test_the_page_is_the_one_that_make_docs_writes():
     page = (ROOT / claims_docs.PAGE).read_text()
     assert page == claims_docs.reproduction_page(), "run: make docs"
-    readme = (ROOT / claims_docs.README).read_text()
-    assert readme == claims_docs.with_claims(readme), "run: make docs"
 
 
-def test_documents_are_written_where_they_changed(tmp_path):
+def test_the_page_is_written_where_it_changed(tmp_path):
     (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("a\n<!-- claims -->\nold\n<!-- end of claims -->\nb\n")
-    page, readme = claims_docs.write_documents(tmp_path)
+    assert claims_docs.write_page(tmp_path)
+    page = tmp_path / claims_docs.PAGE
     assert page.read_text() == (ROOT / claims_docs.PAGE).read_text()
-    assert readme.read_text().startswith("a\n<!-- claims -->\n| claim | verdict | measured |\n")
-    assert readme.read_text().endswith("|\n<!-- end of claims -->\nb\n")
-    assert claims_docs.write_documents(tmp_path) == []
+    assert not claims_docs.write_page(tmp_path)
 
 
 def test_flops_of_the_constructions_are_those_of_their_products():

@@ -76,4 +76,5 @@ def test_the_site_is_whole(tmp_path):
 
     named = {name for page in pages.values() for name in page.ids}
     assert {name for name in hc.__all__ if f"headcount.{name}" not in named} == set()
+    assert "headcount.KeyQuery.budget" in named  # members too
     assert (out.resolve() / "explore.html") in pages

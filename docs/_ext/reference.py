@@ -11,6 +11,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import GoogleDocstring
 
 import headcount as hc
 from headcount.cli.app import app as command_tree
@@ -50,7 +51,8 @@ def api_page(title: str, names: list[str]) -> str:
 def command_page(command: Any, words: str, level: int = 1) -> str:
     """The help of a command and of those below it, in Markdown."""
     context = command.make_context(words, [], resilient_parsing=True)
-    text, _, example = (command.help or "").partition("Example:")
+    said = (command.help or "").replace("\b", "")  # typer's mark for lines to keep as they are
+    text, example = (*re.split(r"\n+Examples?:\n", said), "")[:2]
     usage = context.get_usage().removeprefix("Usage: ")
     parts = [f"{'#' * level} {words}", _prose(text), _block(usage)]
     rows = list(_rows(command, context))
@@ -68,7 +70,7 @@ def _prose(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    return f"```console\n{text.rstrip()}\n```"
+    return f"```sh\n{text.rstrip()}\n```"
 
 
 def _rows(command: Any, context: Any) -> Iterator[str]:
@@ -110,15 +112,28 @@ def public_reference(
     )
 
 
-def without_substitutions(
+def plain_docstring(
     _app: Sphinx, _kind: str, _name: str, _found: object, _options: object, lines: list[str]
 ) -> None:
-    """In a docstring |τ| is a size, not a substitution of reStructuredText."""
+    """Docstrings as reStructuredText: |τ| is a size, not a substitution, and Args a list.
+
+    napoleon as an extension would also read the text before a colon as the type of a property.
+    """
+    if "Args:" in lines:
+        lines[:] = GoogleDocstring(lines).lines()
     lines[:] = [re.sub(r"\|([^\s|`]+)\|", r"\\|\1\\|", line) for line in lines]
+
+
+def plain_signature(
+    _app: Sphinx, _kind: str, _name: str, _found: object, _options: object, shown: str, gives: str
+) -> tuple[str, str] | None:
+    """`<factory>` is no Python, and keeps Sphinx from reading the signature around it."""
+    return (shown.replace("<factory>", "..."), gives) if "<factory>" in (shown or "") else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_pages)
-    app.connect("autodoc-process-docstring", without_substitutions)
+    app.connect("autodoc-process-docstring", plain_docstring)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("missing-reference", public_reference)
     return {"parallel_read_safe": True}

@@ -1,11 +1,7 @@
-"""The rules and verdicts as documents: docs/reproduction.md and the claims table of the README.
-
-`make docs` writes both from the runs that are shipped with headcount.
-"""
+"""The rules and verdicts as a document: `make docs` writes docs/reproduction.md from our runs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -18,9 +14,8 @@ from headcount.report.rules import Rule, rules, rules_version
 from headcount.report.statements import statements
 from headcount.reproduction.shipped import measured_evidence
 
-PAGE, README = Path("docs/reproduction.md"), Path("README.md")
+PAGE = Path("docs/reproduction.md")
 _COLUMNS = 100
-_TABLE = re.compile(r"(?<=<!-- claims -->\n).*?(?=<!-- end of claims -->)", re.DOTALL)
 _SPLIT_PROGRAM = """```python
 import time
 
@@ -70,25 +65,14 @@ _MEASURED_AGAIN = (
 )
 
 
-def write_documents(root: Path) -> list[Path]:
-    """Write both documents into a checkout of the repository, and give those that changed."""
-    page, readme = root / PAGE, root / README
-    changed = []
-    for path, text in ((page, reproduction_page()), (readme, with_claims(readme.read_text()))):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            with replacing(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-            changed.append(path)
-    return changed
-
-
-def with_claims(readme: str) -> str:
-    """The README with its table of claims as the shipped runs judge them."""
-    rows = [
-        (f"{claim.id} {rules()[claim.id].title}", claim.verdict, _brief(claim))
-        for claim in shipped_claims()
-    ]
-    return _TABLE.sub(lambda match: _table(("claim", "verdict", "measured"), rows) + "\n", readme)
+def write_page(root: Path) -> bool:
+    """Write the page into a checkout of the repository; whether it changed."""
+    path, text = root / PAGE, reproduction_page()
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return True
 
 
 def _brief(claim: Claim) -> str:
@@ -188,5 +172,5 @@ def _wrapped(part: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in write_documents(Path.cwd()):
-        print(path)
+    if write_page(Path.cwd()):
+        print(PAGE)
