@@ -41,9 +41,7 @@ def test_a_result_depends_neither_on_order_nor_on_company(engine):
 
 
 def test_threads_do_not_show():
-    several = [
-        small_run(made("native-baseline"), seed=seed, heads=1 + seed % 4) for seed in range(8)
-    ]
+    several = [small_run(made("native-plain"), seed=seed, heads=1 + seed % 4) for seed in range(8)]
     one, three = (
         train(several, NativeEngine(threads=n), progress=False, weights=True) for n in (1, 3)
     )
@@ -110,7 +108,7 @@ print(len(done), all(result.spec in short for result in done))
 
 
 def test_an_interrupt_returns_the_finished_runs_at_once():
-    made("native-baseline")
+    made("native-plain")
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -149,7 +147,7 @@ print(time.process_time() - used < 0.03)
 
 
 def test_an_interrupt_at_any_moment_leaves_no_worker_behind():
-    made("native-baseline")
+    made("native-plain")
     done = subprocess.run(
         [sys.executable, "-c", OFTEN_INTERRUPTED], capture_output=True, text=True, check=False
     )
