@@ -64,7 +64,7 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, undisturbed, number)
     path = tmp_path / "runs.toml"
     path.write_text(RUNS)
     process = script("plain", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    store, deadline = path.with_suffix(".sqlite"), time.monotonic() + 30
+    store, deadline = path.with_suffix(".sqlite"), time.monotonic() + 120
     while time.monotonic() < deadline:  # until it is at work
         time.sleep(0.05)
         if store.exists():
@@ -72,7 +72,7 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, undisturbed, number)
                 if any(sweep.steps_taken for sweep in opened.sweeps):
                     break
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1].startswith("interrupted: ")
     assert err.endswith(

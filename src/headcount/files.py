@@ -80,6 +80,8 @@ def is_link_loop(path: Path) -> bool:
         path.stat()
     except OSError as error:
         return error.errno == errno.ELOOP
+    except ValueError:  # a NUL
+        return False
     return False
 
 
