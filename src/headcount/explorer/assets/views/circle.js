@@ -114,10 +114,11 @@ function drawEdges(pen, { sources, targets }, look) {
     pen.globalAlpha = found ? 0.95 : 0.28;
     pen.lineWidth = found ? Math.max(1.2, size * 0.5) : 0.9 * thickness();
     if (!shown) {
-      const [globalAlpha, lineWidth] = present ? [0.9, 2.2] : [0.16, 0.9];
+      const [globalAlpha, width] = present ? [0.9, 2.2] : [0.16, 0.9];
+      const lineWidth = width * thickness();
       Object.assign(pen, { strokeStyle: colours.link, globalAlpha, lineWidth });
     }
-    if (picked) Object.assign(pen, { globalAlpha: 1, lineWidth: 3 });
+    if (picked) Object.assign(pen, { globalAlpha: 1, lineWidth: 3 * thickness() });
     else if (chosen >= 0) pen.globalAlpha *= 0.35;
     pen.beginPath();
     for (const e of edges) addChord(pen, places[sources[e]], places[targets[e]], centre, radius);
@@ -134,7 +135,7 @@ function drawItems(pen, graph, { shown, chosen, inside, places, size }) {
   places.forEach(([x, y], i) => {
     const bright = !inside || inside.has(i);
     pen.fillStyle = ownerOf.has(i) ? headColour(ownerOf.get(i)) : colours.soft;
-    if (!shown) pen.fillStyle = bright ? colours.link : colours.line;
+    if (!shown) pen.fillStyle = bright || i === chosen ? colours.link : colours.line;
     pen.beginPath();
     const share = i === chosen ? 1.8 : inside && bright ? 1.4 : 0.9;
     pen.arc(x, y, size * share, 0, 2 * Math.PI);

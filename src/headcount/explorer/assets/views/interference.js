@@ -162,9 +162,8 @@ function drawGrowth() {
     mark(chart, 2, keyDim, "signal d_k", { colour: headColour(2), shift: [6, -9], weight: 600 });
     mark(chart, items, keyDim / 2, "threshold", { colour: colours.wrong, align: "right",
       shift: [-6, 10] });
-    const [block, value] = law[Math.ceil(law.length / 2)];
-    mark(chart, block, value, "law of N₃, Eq. (1)", { colour: headColour(3), align: "right",
-      shift: [-8, -10] });
+    const [block, value] = law[1];
+    mark(chart, block, value, "law of N₃, Eq. (1)", { colour: headColour(3), shift: [8, 9] });
     mark(chart, size, chart.floor, "now", { colour: colours.soft, shift: [6, -9] });
   });
 }

@@ -110,7 +110,7 @@ function greyOutside(chart, all) {
   const [top, bottom] = [y(inside[inside.length - 1]), y(inside[0])];
   pen.fillRect(box.left, box.top, box.right - box.left, top - box.top);
   pen.fillRect(box.left, bottom, box.right - box.left, box.bottom - bottom);
-  if (top - box.top > 18) {
+  if (top - box.top > 18 && box.right - box.left > 30 * chart.letter) { // else the caption says it
     mark(chart, 1, inside[inside.length - 1], "outside what was measured", {
       colour: colours.soft, shift: [8, -10] });
   }

@@ -184,7 +184,7 @@ function drawTimes() {
     }
   });
   mark(chart, 1, 1000, "R = 1", { colour: colours.wrong, shift: [6, -10] });
-  mark(chart, HIGH, 20000, "not reached in 20,000 steps: hollow", {
+  mark(chart, HIGH, 20000, "hollow: not reached in 20,000 steps", {
     colour: colours.soft, align: "right", shift: [0, -9] });
 }
 

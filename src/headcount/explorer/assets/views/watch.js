@@ -166,13 +166,14 @@ function drawCurve(frames) {
       if (trace.length) line(chart, trace, { colour, width: 2.5 });
     });
   });
-  traces.forEach((trace, i) => {
-    if (!trace.length) return;
-    const [step, f1] = trace[trace.length - 1];
+  const ends = traces.map((trace) => trace[trace.length - 1]);
+  const higher = ends[1][1] >= ends[0][1] ? 1 : 0;
+  ends.forEach(([step, f1], i) => {
     const label = specs[i].heads === 1 ? "one head" : `${specs[i].heads} heads`;
-    const above = i === 1 && f1 > 0.9;
-    mark(chart, step, f1, label, { colour: i ? headColour(2) : colours.wrong, align: "right",
-      shift: [-6, above ? 14 : -12], weight: 600 });
+    const isEarly = step < 0.15 * last;
+    const above = i === higher && f1 < 0.9; // the other label is below its line
+    mark(chart, step, f1, label, { colour: i ? headColour(2) : colours.wrong, weight: 600,
+      align: isEarly ? "left" : "right", shift: [isEarly ? 8 : -6, above ? -12 : 14] });
   });
 }
 
