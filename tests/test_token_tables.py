@@ -139,6 +139,8 @@ def test_the_gaussian_control():
         token_table("gaussian", items=0, d_model=4)
     with pytest.raises(InputError, match="the width 0; choose at least 1"):
         token_table("gaussian", items=4, d_model=0)
+    with pytest.raises(InputError, match="GiB of memory"):
+        token_table("gaussian", items=2**62, d_model=8)
 
 
 def test_the_gaussian_control_is_the_one_that_was_trained_on():

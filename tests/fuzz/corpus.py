@@ -44,6 +44,8 @@ def write(folder: Path = FOLDER) -> None:
         "sweep-digits.toml": f"a = {'9' * 5000}\n",
         "block-many-seeds.toml": 'table = "sample"\n[[grid]]\nheads = 1\nbudgets = 8\n'
         "seeds = 5000000\n",
+        "block-many-items.toml": 'table = "gaussian"\nitems = 4611686018427387904\nd_model = 8\n'
+        "[[grid]]\nheads = 1\nbudgets = 8\n",
         "manifest-nested.json": "[" * 20_000,
         "manifest-odd-entry.json": json.dumps({"preset": "quick", "made": [3]}),
         "manifest-odd-seconds.json": json.dumps(

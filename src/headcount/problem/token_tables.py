@@ -18,6 +18,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from headcount.errors import InputError
+from headcount.memory import require_memory
 from headcount.problem.embeddings import gaussian_rows
 from headcount.problem.pretrained import DATA, gpt2_rows, smollm2_rows
 from headcount.problem.real_numbers import real_tensor
@@ -165,6 +166,7 @@ def _gaussian(items: int | None, d_model: int | None, seed: int) -> TokenTable:
         raise InputError(f"table gaussian cannot have {items} rows; choose at least 1")
     if d_model < 1:
         raise InputError(f"table gaussian cannot have the width {d_model}; choose at least 1")
+    require_memory(24 * items * d_model, f"table gaussian of {items:,} × {d_model:,}")
     # Drawn as in release 0.1.0: runs of the block are stored with the hash of their table.
     rows = gaussian_rows(items + 1, d_model, generator(seed))
     return TokenTable("gaussian", rows[1:], rows[0])
