@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
-from headcount.bench import shapes
-from headcount.bench.shapes import Shape
+from headcount.bench import cases
+from headcount.bench.cases import Case
 from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
 from headcount.bench.timing import Report, silent
 from headcount.progress import time_left
@@ -21,6 +21,7 @@ _RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
 _CUDA_RUNS, _CUDA_RUNS_AT_MAIN, _CUDA_TORCH_RUNS = (560,), (560, 4000), 160
 _JAX_STEPS_ON_CUDA = 200
 _PER_CORE = 0.95  # of what one core does alone, when all work
+Watch = Callable[[float, str], None]  # is told the share of a case that is done, and in words
 
 
 class Target(NamedTuple):
@@ -37,6 +38,7 @@ TARGETS = {
     "native_vs_torch": Target("native", "cpu", "torch", None),  # what a compiler is worth
     "native_vs_jax": Target("native", "cpu", "jax", 3.0),
     "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
+    "torch_vs_eager": Target("torch", "cpu", "eager", 4.0),
     "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),
     "triton_vs_jax": Target("triton", "cuda", "jax", 3.0),
     "triton_share_of_sgemm": Target("triton", "cuda", "matmul", None),
@@ -62,9 +64,9 @@ def engine_speeds(
     targets, the `ratios_by_shape`, and the machine.
     """
     rows: list[dict[str, Any]] = []
-    by_shape: dict[Shape, dict[str, dict[str, float | None]]] = {}
-    for shape in shapes.SHAPES if all_shapes else (shapes.MAIN,):
-        found = compare(lineup(shape, engines or default_engines(), peers), repeats, report)
+    by_shape: dict[Case, dict[str, dict[str, float | None]]] = {}
+    shapes = cases.SHAPES if all_shapes else (cases.MAIN,)
+    for shape, found in timed_cases(shapes, engines or default_engines(), peers, repeats, report):
         rows += found
         by_shape[shape] = ratios(found)
     return {
@@ -73,7 +75,7 @@ def engine_speeds(
         "versions": versions(),
         "repeats": repeats,
         "rows": rows,
-        "ratios": by_shape[shapes.MAIN],
+        "ratios": by_shape[cases.MAIN],
         "ratios_by_shape": [
             {**shape._asdict(), **{name: ratio["value"] for name, ratio in found.items()}}
             for shape, found in by_shape.items()
@@ -81,65 +83,82 @@ def engine_speeds(
     }
 
 
-def lineup(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    """All that is timed on a shape."""
+def timed_cases(
+    chosen: Sequence[Case],
+    engines: Sequence[str],
+    peers: bool,
+    repeats: int,
+    report: Report = silent,
+) -> Iterator[tuple[Case, list[dict[str, Any]]]]:
+    """Each case with the rows of its engines and peers, one after the other."""
+    began = time.monotonic()
+    for number, case in enumerate(chosen):
+
+        def tell(share: float, text: str, case: Case = case, number: int = number) -> None:
+            place = f"case {number + 1} of {len(chosen)}, {case.variant} at {case.shape}"
+            report(f"{place}: {text}{time_left(began, number + share, len(chosen))}")
+
+        yield case, compare(lineup(case, engines, peers), repeats, tell)
+
+
+def lineup(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    """All that is timed on a case."""
     on_cuda = torch.cuda.is_available()
     subjects: list[Subject] = []
     if "native" in engines or ("torch" in engines and not on_cuda):
-        subjects += _on_cpu(shape, engines, peers)
+        subjects += _on_cpu(case, engines, peers)
     if "triton" in engines or ("torch" in engines and on_cuda):
-        subjects += _on_cuda(shape, engines, peers)
+        subjects += _on_cuda(case, engines, peers)
     return subjects
 
 
-def _on_cpu(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    runs, many = shape.runs(_RUNS), cores()
+def _on_cpu(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    runs, many = case.runs(_RUNS), cores()
     subjects: list[Subject] = []
     if "native" in engines:
-        subjects.append(EngineSubject("native", "cpu", shape, runs, threads=1))
+        subjects.append(EngineSubject("native", "cpu", case, runs, threads=1))
         if many > 1:
             subjects.append(
-                EngineSubject("native", "cpu", shape, max(runs, 10 * many), threads=many)
+                EngineSubject("native", "cpu", case, max(runs, 10 * many), threads=many)
             )
     if "torch" in engines:
-        subjects.append(EngineSubject("torch", "cpu", shape, shape.runs(_TORCH_RUNS), threads=1))
+        subjects.append(EngineSubject("torch", "cpu", case, case.runs(_TORCH_RUNS), threads=1))
     if peers:
-        subjects.append(EagerSubject("eager", "cpu", shape, 1, threads=1))
-        subjects.append(JaxSubject("jax", "cpu", shape, runs, threads=1))
-    return [*subjects, MatmulSubject("matmul", "cpu", shape, threads=1)]
+        subjects.append(EagerSubject("eager", "cpu", case, 1, threads=1))
+        subjects.append(JaxSubject("jax", "cpu", case, runs, threads=1))
+    return [*subjects, MatmulSubject("matmul", "cpu", case, threads=1)]
 
 
-def _on_cuda(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    sizes = _CUDA_RUNS_AT_MAIN if shape == shapes.MAIN else _CUDA_RUNS
-    fleets = [shape.runs_on_cuda(most) for most in sizes]
+def _on_cuda(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    sizes = _CUDA_RUNS_AT_MAIN if case.shape == cases.MAIN.shape else _CUDA_RUNS
+    fleets = [case.runs_on_cuda(most) for most in sizes]
     subjects: list[Subject] = []
     if "triton" in engines:
-        subjects += [EngineSubject("triton", "cuda", shape, runs) for runs in fleets]
+        subjects += [EngineSubject("triton", "cuda", case, runs) for runs in fleets]
     if "torch" in engines:
-        subjects.append(EngineSubject("torch", "cuda", shape, min(fleets[0], _CUDA_TORCH_RUNS)))
+        subjects.append(EngineSubject("torch", "cuda", case, min(fleets[0], _CUDA_TORCH_RUNS)))
     if peers:
-        subjects.append(EagerSubject("eager", "cuda", shape, 1))
+        subjects.append(EagerSubject("eager", "cuda", case, 1))
         subjects += [
-            JaxSubject("jax", "cuda", shape, runs, steps=_JAX_STEPS_ON_CUDA) for runs in fleets
+            JaxSubject("jax", "cuda", case, runs, steps=_JAX_STEPS_ON_CUDA) for runs in fleets
         ]
-    return [*subjects, MatmulSubject("matmul", "cuda", shape)]
+    return [*subjects, MatmulSubject("matmul", "cuda", case)]
 
 
-def compare(subjects: list[Subject], repeats: int, report: Report = silent) -> list[dict[str, Any]]:
+def compare(subjects: list[Subject], repeats: int, watch: Watch) -> list[dict[str, Any]]:
     """One row per subject: medians over rounds in which all take turns, the first not counted."""
     readings: list[list[dict[str, float]]] = [[] for _ in subjects]
+    parts = repeats + 2  # preparing takes about as long as a round
     try:
         for subject in subjects:
-            report(f"preparing {named(subject.name, subject.device, subject.threads)}")
+            watch(0.0, f"preparing {named(subject.name, subject.device, subject.threads)}")
             _try(subject, subject.open)
-        began = time.monotonic()
         for number in range(repeats + 1):
             for subject, read in zip(subjects, readings, strict=True):
                 if subject.missing is None and (found := _try(subject, subject.read)):
                     read.append(found)
-            place = "(m, d_model, h, D_K) = " + str(tuple(subjects[0].shape))
             done = f"round {number} of {repeats}" if number else "warm-up"
-            report(f"{place}: {done}{time_left(began, number + 1, repeats + 1)}")
+            watch((number + 2) / parts, done)
     finally:
         for subject in subjects:
             subject.close()
@@ -157,30 +176,32 @@ def _try(subject: Subject, act: Callable[[], Any]) -> Any:
 
 
 def _row(subject: Subject, readings: list[dict[str, float]]) -> dict[str, Any]:
+    """Medians, and `rounds`: the µs per run-step of each round, or the GFLOP/s of bare products."""
     row: dict[str, Any] = {
         "engine": subject.name,
         "device": subject.device,
         "threads": subject.threads,
-        **subject.shape._asdict(),
+        **subject.case._asdict(),
         "runs": subject.runs,
         "us_per_run_step": None,
         "gflops": None,
         "share_evaluation": None,
         "share_drawing": None,
+        "rounds": [],
         "missing": subject.missing,
     }
     if subject.missing is not None:
         return row
-    found = {name: median(reading[name] for reading in readings) for name in readings[0]}
     if isinstance(subject, MatmulSubject):
-        return row | {"gflops": max(found.values())}
+        rates = [max(reading.values()) for reading in readings]
+        return row | {"gflops": median(rates), "rounds": rates}
     assert subject.runs is not None
-    seconds = found.pop("seconds") / (subject.runs * subject.steps)
-    return (
-        row
-        | found
-        | {"us_per_run_step": seconds * 1e6, "gflops": subject.shape.flops / seconds / 1e9}
-    )
+    found = {name: median(reading[name] for reading in readings) for name in readings[0]}
+    rounds = [1e6 * reading["seconds"] / (subject.runs * subject.steps) for reading in readings]
+    us = median(rounds)
+    shares = {name: value for name, value in found.items() if name != "seconds"}
+    gflops = subject.case.flops / us / 1e3
+    return row | shares | {"us_per_run_step": us, "gflops": gflops, "rounds": rounds}
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
