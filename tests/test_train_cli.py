@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 
 from headcount import InputError, RunSpec, load_weights, train
-from headcount.bench import engines as compare
 from headcount.bench import cases
+from headcount.bench import engines as compare
 from headcount.cli import bench
 from headcount.training.engines import selection as choose
 from headcount.training.engines.torch import TorchEngine, TorchFleet

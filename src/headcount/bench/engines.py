@@ -1,16 +1,17 @@
-"""Engines and their peers timed in turns, and the ratios between them."""
+"""Engines and their peers timed in turns."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from headcount.bench import cases
 from headcount.bench.cases import Case
+from headcount.bench.ratios import ratios
 from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
 from headcount.bench.timing import Report, silent
 from headcount.progress import time_left
@@ -20,29 +21,7 @@ ENGINES = ("native", "torch", "triton")
 _RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
 _CUDA_RUNS, _CUDA_RUNS_AT_MAIN, _CUDA_TORCH_RUNS = (560,), (560, 4000), 160
 _JAX_STEPS_ON_CUDA = 200
-_PER_CORE = 0.95  # of what one core does alone, when all work
 Watch = Callable[[float, str], None]  # is told the share of a case that is done, and in words
-
-
-class Target(NamedTuple):
-    """A ratio: our engine's row on a device against another row, and the value to reach, if any."""
-
-    ours: str
-    device: str
-    other: str  # "matmul": our share of the machine's rate
-    goal: float | None
-
-
-TARGETS = {
-    "native_vs_eager": Target("native", "cpu", "eager", 60.0),
-    "native_vs_torch": Target("native", "cpu", "torch", None),  # what a compiler is worth
-    "native_vs_jax": Target("native", "cpu", "jax", 3.0),
-    "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
-    "torch_vs_eager": Target("torch", "cpu", "eager", 4.0),
-    "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),
-    "triton_vs_jax": Target("triton", "cuda", "jax", 3.0),
-    "triton_share_of_sgemm": Target("triton", "cuda", "matmul", None),
-}
 
 
 def default_engines() -> tuple[str, ...]:
@@ -202,49 +181,6 @@ def _row(subject: Subject, readings: list[dict[str, float]]) -> dict[str, Any]:
     shares = {name: value for name, value in found.items() if name != "seconds"}
     gflops = subject.case.flops / us / 1e3
     return row | shares | {"us_per_run_step": us, "gflops": gflops, "rounds": rounds}
-
-
-def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """The ratios of one shape's rows, each with its target; None where a side is missing."""
-    found = {
-        name: {"value": _ratio(rows, target), "target": target.goal}
-        for name, target in TARGETS.items()
-    }
-    one, many = (_best(rows, "native", "cpu", all_threads) for all_threads in (False, True))
-    if one and many:
-        faster = one["us_per_run_step"] / many["us_per_run_step"]
-        goal = _PER_CORE * many["threads"]
-        found["native_scaling"] = {
-            "value": faster,
-            "target": goal,
-            "per_core": faster / many["threads"],
-        }
-    else:
-        found["native_scaling"] = {"value": None, "target": None, "per_core": None}
-    return found
-
-
-def _ratio(rows: Sequence[dict[str, Any]], target: Target) -> float | None:
-    ours, other = (_best(rows, name, target.device) for name in (target.ours, target.other))
-    if ours is None or other is None:
-        return None
-    if target.other == "matmul":
-        return ours["gflops"] / other["gflops"]
-    return other["us_per_run_step"] / ours["us_per_run_step"]
-
-
-def _best(
-    rows: Sequence[dict[str, Any]], name: str, device: str, all_threads: bool = False
-) -> dict[str, Any] | None:
-    """The fastest row of an engine, on one thread unless asked otherwise."""
-    fitting = [
-        row
-        for row in rows
-        if (row["engine"], row["device"]) == (name, device)
-        and row["missing"] is None
-        and ((row["threads"] or 1) > 1) == all_threads
-    ]
-    return max(fitting, key=lambda row: row["gflops"], default=None)
 
 
 def named(engine: str, device: str, threads: int | None) -> str:
