@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 
 from headcount import InputError, RunSpec, load_weights, train
+from headcount.bench import cases
 from headcount.bench import engines as compare
-from headcount.bench import shapes
 from headcount.cli import bench
 from headcount.training.engines import selection as choose
 from headcount.training.engines.torch import TorchEngine, TorchFleet
@@ -197,7 +197,7 @@ def test_a_slower_engine_is_one_notice(command, monkeypatch):
 
 
 def test_bench_engines_times_what_is_there_and_names_what_is_not(command, monkeypatch, capsys):
-    monkeypatch.setattr(shapes, "MAIN", shapes.Shape(16, 8, 2, 4))
+    monkeypatch.setattr(cases, "MAIN", cases.Case(16, 8, 2, 4))
     monkeypatch.setattr(compare, "_TORCH_RUNS", 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, out, err = command(
@@ -209,7 +209,7 @@ def test_bench_engines_times_what_is_there_and_names_what_is_not(command, monkey
     timed, rate = rows["torch", "cpu"], rows["matmul", "cpu"]
     assert timed["us_per_run_step"] > 0
     assert timed["gflops"] == pytest.approx(
-        shapes.Shape(16, 8, 2, 4).flops / timed["us_per_run_step"] / 1e3
+        cases.Case(16, 8, 2, 4).flops / timed["us_per_run_step"] / 1e3
     )
     assert 0 <= timed["share_evaluation"] <= 1
     assert rate["gflops"] > 0
@@ -234,7 +234,7 @@ def test_a_cuda_machine_times_large_fleets_and_peers(monkeypatch):
     assert compare.default_engines() == ("triton", "torch")
     rows = [
         (each.name, each.device, each.runs)
-        for each in compare.lineup(shapes.MAIN, ("triton", "torch"), True)
+        for each in compare.lineup(cases.MAIN, ("triton", "torch"), True)
     ]
     assert rows == [
         ("triton", "cuda", 560),
@@ -245,7 +245,7 @@ def test_a_cuda_machine_times_large_fleets_and_peers(monkeypatch):
         ("jax", "cuda", 4000),
         ("matmul", "cuda", None),
     ]
-    both = compare.lineup(shapes.SHAPES[-1], ("native", "triton"), False)
+    both = compare.lineup(cases.SHAPES[-1], ("native", "triton"), False)
     assert [(each.name, each.device) for each in both if each.runs] == [("native", "cpu")] * (
         1 + (compare.cores() > 1)
     ) + [("triton", "cuda")]

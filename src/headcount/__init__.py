@@ -126,6 +126,13 @@ if TYPE_CHECKING:
     from headcount.auditing.audit import audit as audit
     from headcount.auditing.result import ModelAudit as ModelAudit
 
+    # Speed
+    from headcount.bench.suite import bench_all as bench_all
+    from headcount.bench.suite import Benchmark as Benchmark
+    from headcount.bench.suite import read_benchmark as read_benchmark
+    from headcount.bench.comparison import compare_benchmarks as compare_benchmarks
+    from headcount.bench.comparison import BenchmarkComparison as BenchmarkComparison
+
     # Errors
     from headcount.errors import InputError as InputError
     from headcount.errors import NoSolution as NoSolution

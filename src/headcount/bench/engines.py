@@ -1,16 +1,17 @@
-"""Engines and their peers timed in turns, and the ratios between them."""
+"""Engines and their peers timed in turns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from headcount.bench import shapes
-from headcount.bench.shapes import Shape
+from headcount.bench import cases
+from headcount.bench.cases import Case
+from headcount.bench.ratios import ratios
 from headcount.bench.subjects import EagerSubject, EngineSubject, JaxSubject, MatmulSubject, Subject
 from headcount.bench.timing import Report, silent
 from headcount.progress import time_left
@@ -20,27 +21,7 @@ ENGINES = ("native", "torch", "triton")
 _RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
 _CUDA_RUNS, _CUDA_RUNS_AT_MAIN, _CUDA_TORCH_RUNS = (560,), (560, 4000), 160
 _JAX_STEPS_ON_CUDA = 200
-_PER_CORE = 0.95  # of what one core does alone, when all work
-
-
-class Target(NamedTuple):
-    """A ratio: our engine's row on a device against another row, and the value to reach, if any."""
-
-    ours: str
-    device: str
-    other: str  # "matmul": our share of the machine's rate
-    goal: float | None
-
-
-TARGETS = {
-    "native_vs_eager": Target("native", "cpu", "eager", 60.0),
-    "native_vs_torch": Target("native", "cpu", "torch", None),  # what a compiler is worth
-    "native_vs_jax": Target("native", "cpu", "jax", 3.0),
-    "native_share_of_sgemm": Target("native", "cpu", "matmul", 0.5),
-    "triton_vs_eager": Target("triton", "cuda", "eager", 20_000.0),
-    "triton_vs_jax": Target("triton", "cuda", "jax", 3.0),
-    "triton_share_of_sgemm": Target("triton", "cuda", "matmul", None),
-}
+Watch = Callable[[float, str], None]  # is told the share of a case that is done, and in words
 
 
 def default_engines() -> tuple[str, ...]:
@@ -62,9 +43,9 @@ def engine_speeds(
     targets, the `ratios_by_shape`, and the machine.
     """
     rows: list[dict[str, Any]] = []
-    by_shape: dict[Shape, dict[str, dict[str, float | None]]] = {}
-    for shape in shapes.SHAPES if all_shapes else (shapes.MAIN,):
-        found = compare(lineup(shape, engines or default_engines(), peers), repeats, report)
+    by_shape: dict[Case, dict[str, dict[str, float | None]]] = {}
+    shapes = cases.SHAPES if all_shapes else (cases.MAIN,)
+    for shape, found in timed_cases(shapes, engines or default_engines(), peers, repeats, report):
         rows += found
         by_shape[shape] = ratios(found)
     return {
@@ -73,7 +54,7 @@ def engine_speeds(
         "versions": versions(),
         "repeats": repeats,
         "rows": rows,
-        "ratios": by_shape[shapes.MAIN],
+        "ratios": by_shape[cases.MAIN],
         "ratios_by_shape": [
             {**shape._asdict(), **{name: ratio["value"] for name, ratio in found.items()}}
             for shape, found in by_shape.items()
@@ -81,65 +62,82 @@ def engine_speeds(
     }
 
 
-def lineup(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    """All that is timed on a shape."""
+def timed_cases(
+    chosen: Sequence[Case],
+    engines: Sequence[str],
+    peers: bool,
+    repeats: int,
+    report: Report = silent,
+) -> Iterator[tuple[Case, list[dict[str, Any]]]]:
+    """Each case with the rows of its engines and peers, one after the other."""
+    began = time.monotonic()
+    for number, case in enumerate(chosen):
+
+        def tell(share: float, text: str, case: Case = case, number: int = number) -> None:
+            place = f"case {number + 1} of {len(chosen)}, {case.variant} at {case.shape}"
+            report(f"{place}: {text}{time_left(began, number + share, len(chosen))}")
+
+        yield case, compare(lineup(case, engines, peers), repeats, tell)
+
+
+def lineup(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    """All that is timed on a case."""
     on_cuda = torch.cuda.is_available()
     subjects: list[Subject] = []
     if "native" in engines or ("torch" in engines and not on_cuda):
-        subjects += _on_cpu(shape, engines, peers)
+        subjects += _on_cpu(case, engines, peers)
     if "triton" in engines or ("torch" in engines and on_cuda):
-        subjects += _on_cuda(shape, engines, peers)
+        subjects += _on_cuda(case, engines, peers)
     return subjects
 
 
-def _on_cpu(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    runs, many = shape.runs(_RUNS), cores()
+def _on_cpu(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    runs, many = case.runs(_RUNS), cores()
     subjects: list[Subject] = []
     if "native" in engines:
-        subjects.append(EngineSubject("native", "cpu", shape, runs, threads=1))
+        subjects.append(EngineSubject("native", "cpu", case, runs, threads=1))
         if many > 1:
             subjects.append(
-                EngineSubject("native", "cpu", shape, max(runs, 10 * many), threads=many)
+                EngineSubject("native", "cpu", case, max(runs, 10 * many), threads=many)
             )
     if "torch" in engines:
-        subjects.append(EngineSubject("torch", "cpu", shape, shape.runs(_TORCH_RUNS), threads=1))
+        subjects.append(EngineSubject("torch", "cpu", case, case.runs(_TORCH_RUNS), threads=1))
     if peers:
-        subjects.append(EagerSubject("eager", "cpu", shape, 1, threads=1))
-        subjects.append(JaxSubject("jax", "cpu", shape, runs, threads=1))
-    return [*subjects, MatmulSubject("matmul", "cpu", shape, threads=1)]
+        subjects.append(EagerSubject("eager", "cpu", case, 1, threads=1))
+        subjects.append(JaxSubject("jax", "cpu", case, runs, threads=1))
+    return [*subjects, MatmulSubject("matmul", "cpu", case, threads=1)]
 
 
-def _on_cuda(shape: Shape, engines: Sequence[str], peers: bool) -> list[Subject]:
-    sizes = _CUDA_RUNS_AT_MAIN if shape == shapes.MAIN else _CUDA_RUNS
-    fleets = [shape.runs_on_cuda(most) for most in sizes]
+def _on_cuda(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
+    sizes = _CUDA_RUNS_AT_MAIN if case.shape == cases.MAIN.shape else _CUDA_RUNS
+    fleets = [case.runs_on_cuda(most) for most in sizes]
     subjects: list[Subject] = []
     if "triton" in engines:
-        subjects += [EngineSubject("triton", "cuda", shape, runs) for runs in fleets]
+        subjects += [EngineSubject("triton", "cuda", case, runs) for runs in fleets]
     if "torch" in engines:
-        subjects.append(EngineSubject("torch", "cuda", shape, min(fleets[0], _CUDA_TORCH_RUNS)))
+        subjects.append(EngineSubject("torch", "cuda", case, min(fleets[0], _CUDA_TORCH_RUNS)))
     if peers:
-        subjects.append(EagerSubject("eager", "cuda", shape, 1))
+        subjects.append(EagerSubject("eager", "cuda", case, 1))
         subjects += [
-            JaxSubject("jax", "cuda", shape, runs, steps=_JAX_STEPS_ON_CUDA) for runs in fleets
+            JaxSubject("jax", "cuda", case, runs, steps=_JAX_STEPS_ON_CUDA) for runs in fleets
         ]
-    return [*subjects, MatmulSubject("matmul", "cuda", shape)]
+    return [*subjects, MatmulSubject("matmul", "cuda", case)]
 
 
-def compare(subjects: list[Subject], repeats: int, report: Report = silent) -> list[dict[str, Any]]:
+def compare(subjects: list[Subject], repeats: int, watch: Watch) -> list[dict[str, Any]]:
     """One row per subject: medians over rounds in which all take turns, the first not counted."""
     readings: list[list[dict[str, float]]] = [[] for _ in subjects]
+    parts = repeats + 2  # preparing takes about as long as a round
     try:
         for subject in subjects:
-            report(f"preparing {named(subject.name, subject.device, subject.threads)}")
+            watch(0.0, f"preparing {named(subject.name, subject.device, subject.threads)}")
             _try(subject, subject.open)
-        began = time.monotonic()
         for number in range(repeats + 1):
             for subject, read in zip(subjects, readings, strict=True):
                 if subject.missing is None and (found := _try(subject, subject.read)):
                     read.append(found)
-            place = "(m, d_model, h, D_K) = " + str(tuple(subjects[0].shape))
             done = f"round {number} of {repeats}" if number else "warm-up"
-            report(f"{place}: {done}{time_left(began, number + 1, repeats + 1)}")
+            watch((number + 2) / parts, done)
     finally:
         for subject in subjects:
             subject.close()
@@ -157,73 +155,32 @@ def _try(subject: Subject, act: Callable[[], Any]) -> Any:
 
 
 def _row(subject: Subject, readings: list[dict[str, float]]) -> dict[str, Any]:
+    """Medians, and `rounds`: the µs per run-step of each round, or the GFLOP/s of bare products."""
     row: dict[str, Any] = {
         "engine": subject.name,
         "device": subject.device,
         "threads": subject.threads,
-        **subject.shape._asdict(),
+        **subject.case._asdict(),
         "runs": subject.runs,
         "us_per_run_step": None,
         "gflops": None,
         "share_evaluation": None,
         "share_drawing": None,
+        "rounds": [],
         "missing": subject.missing,
     }
     if subject.missing is not None:
         return row
-    found = {name: median(reading[name] for reading in readings) for name in readings[0]}
     if isinstance(subject, MatmulSubject):
-        return row | {"gflops": max(found.values())}
+        rates = [max(reading.values()) for reading in readings]
+        return row | {"gflops": median(rates), "rounds": rates}
     assert subject.runs is not None
-    seconds = found.pop("seconds") / (subject.runs * subject.steps)
-    return (
-        row
-        | found
-        | {"us_per_run_step": seconds * 1e6, "gflops": subject.shape.flops / seconds / 1e9}
-    )
-
-
-def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """The ratios of one shape's rows, each with its target; None where a side is missing."""
-    found = {
-        name: {"value": _ratio(rows, target), "target": target.goal}
-        for name, target in TARGETS.items()
-    }
-    one, many = (_best(rows, "native", "cpu", all_threads) for all_threads in (False, True))
-    if one and many:
-        faster = one["us_per_run_step"] / many["us_per_run_step"]
-        goal = _PER_CORE * many["threads"]
-        found["native_scaling"] = {
-            "value": faster,
-            "target": goal,
-            "per_core": faster / many["threads"],
-        }
-    else:
-        found["native_scaling"] = {"value": None, "target": None, "per_core": None}
-    return found
-
-
-def _ratio(rows: Sequence[dict[str, Any]], target: Target) -> float | None:
-    ours, other = (_best(rows, name, target.device) for name in (target.ours, target.other))
-    if ours is None or other is None:
-        return None
-    if target.other == "matmul":
-        return ours["gflops"] / other["gflops"]
-    return other["us_per_run_step"] / ours["us_per_run_step"]
-
-
-def _best(
-    rows: Sequence[dict[str, Any]], name: str, device: str, all_threads: bool = False
-) -> dict[str, Any] | None:
-    """The fastest row of an engine, on one thread unless asked otherwise."""
-    fitting = [
-        row
-        for row in rows
-        if (row["engine"], row["device"]) == (name, device)
-        and row["missing"] is None
-        and ((row["threads"] or 1) > 1) == all_threads
-    ]
-    return max(fitting, key=lambda row: row["gflops"], default=None)
+    found = {name: median(reading[name] for reading in readings) for name in readings[0]}
+    rounds = [1e6 * reading["seconds"] / (subject.runs * subject.steps) for reading in readings]
+    us = median(rounds)
+    shares = {name: value for name, value in found.items() if name != "seconds"}
+    gflops = subject.case.flops / us / 1e3
+    return row | shares | {"us_per_run_step": us, "gflops": gflops, "rounds": rounds}
 
 
 def named(engine: str, device: str, threads: int | None) -> str:

@@ -17,8 +17,8 @@ from typing import IO, Any, Protocol, runtime_checkable
 
 import torch
 
+from headcount.bench.cases import STEPS, Case
 from headcount.bench.peers.eager import EagerRun
-from headcount.bench.shapes import STEPS, Shape
 from headcount.bench.timing import seconds_of
 from headcount.errors import InputError
 from headcount.problem.contexts import ContextSampler
@@ -30,11 +30,11 @@ from headcount.training.task import task_of
 
 @dataclass
 class Subject:
-    """Something to time on a shape: `open` prepares it, `read` times one call."""
+    """Something to time on a case: `open` prepares it, `read` times one call."""
 
     name: str
     device: str
-    shape: Shape
+    case: Case
     runs: int | None = None
     steps: int = STEPS
     threads: int | None = None  # of the CPU
@@ -72,9 +72,9 @@ class EngineSubject(Subject):
         super().open()
         assert self.runs is not None
         engine = _engine(self.name, self.device, self.threads)
-        size = engine.capacity(self.shape.specs(1)[0])
+        size = engine.capacity(self.case.specs(1)[0])
         self.runs = min(self.runs, size * engine.concurrency)
-        specs = self.shape.specs(self.runs)
+        specs = self.case.specs(self.runs)
         for first in range(0, self.runs, size):
             fleet = engine.fleet(specs[first : first + size])
             assert isinstance(fleet, TimedFleet)
@@ -131,13 +131,13 @@ class EagerSubject(Subject):
 
     def open(self) -> None:
         super().open()
-        spec = self.shape.specs(1)[0]
+        spec = self.case.specs(1)[0]
         task = task_of(spec)
         drawn = ContextSampler(task.graph, spec.length, spec.rate).draw(
             self.steps, seed=spec.seed, stream=spec.stream
         )
         self.contexts = drawn.to(self.device)
-        self.run = EagerRun(spec, State.initial(spec), task.rows, task.targets, self.device)
+        self.run = EagerRun(spec, State.initial(spec), task, self.device)
 
     def read(self) -> dict[str, float]:
         assert self.run is not None
@@ -164,7 +164,7 @@ class JaxSubject(Subject):
         super().open()
         if find_spec("jax") is None:
             raise InputError("not installed: pip install jax")
-        setup = {"shape": self.shape, "runs": self.runs, "steps": self.steps, "device": self.device}
+        setup = {"case": self.case, "runs": self.runs, "steps": self.steps, "device": self.device}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (`close` closes it)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "headcount.bench.peers.jax"],

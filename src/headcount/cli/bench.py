@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headcount.cli.bench_all import Engines, all, chosen_engines, compare
 from headcount.cli.bench_compile import brief, compile
 from headcount.cli.common import DeviceOption, Json, Quiet, emit
 from headcount.cli.help import App
@@ -15,6 +16,8 @@ from headcount.errors import InputError
 from headcount.progress import progress_line
 
 app = App("Measure speed: where there is a peer, as a ratio in the same run.")
+app.command()(all)
+app.command()(compare)
 app.command()(compile)
 Items = Annotated[int, typer.Option(min=1, help="m.")]
 Width = Annotated[int, typer.Option(min=1, help="d_model.")]
@@ -29,12 +32,7 @@ class Shapes(StrEnum):
 
 @app.command()
 def engines(
-    engines: Annotated[
-        str | None,
-        typer.Option(
-            help="Of native, torch and triton, with commas; by default what the device runs."
-        ),
-    ] = None,
+    engines: Engines = None,
     shapes: Annotated[
         Shapes, typer.Option(help="main is (m, d_model, h, D_K) = (256, 32, 8, 64).")
     ] = Shapes.main,
@@ -70,7 +68,7 @@ def engines(
     """
     from headcount.bench.engines import ENGINES, engine_speeds
 
-    chosen = None if engines is None else _chosen(engines, ENGINES)
+    chosen = None if engines is None else chosen_engines(engines, ENGINES)
     with progress_line(quiet=quiet) as report:
         found = engine_speeds(
             chosen, all_shapes=shapes is Shapes.all, peers=peers, repeats=repeats, report=report
@@ -183,17 +181,6 @@ def packing(
     with progress_line(quiet=quiet) as report:
         row = packing_speed(items, edges, block, repeats=repeats, report=report)
     emit(row, json, "packing edges into matchings")
-
-
-def _chosen(text: str, known: tuple[str, ...]) -> list[str]:
-    """Names of engines between commas."""
-    chosen = [name.strip() for name in text.split(",") if name.strip()]
-    for name in chosen:
-        if name not in known:
-            raise InputError(f"--engines: {name!r} is unknown; use {', '.join(known)}")
-    if not chosen:
-        raise InputError(f"--engines names none; use {', '.join(known)}")
-    return chosen
 
 
 def _print_engines(found: dict[str, Any]) -> None:

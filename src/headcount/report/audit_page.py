@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from headcount.auditing.resampling import FEWEST_WORDS, RESAMPLES
 from headcount.auditing.result import ModelAudit
-from headcount.files import replacing
 from headcount.report import audit_charts as charts
 from headcount.report import audit_texts as texts
-from headcount.report.chart_files import chart_bundle, specification, write_chart
-from headcount.report.html import asset, page_template, script_json
+from headcount.report.chart_files import specification, write_chart
+from headcount.report.html import script_json
 from headcount.report.page_tables import PageTable, cell_text, frame_table
+from headcount.report.section_page import PageSection, write_section_page
 
 _FOLDER = "figures"
 _FORMATS = ("svg", "png")
@@ -64,43 +62,14 @@ _TABLE = {
 }
 
 
-@dataclass(frozen=True)
-class AuditSection:
-    """One part of the page: a chart, a table or both."""
-
-    id: str
-    title: str
-    meaning: str
-    table: PageTable | None = None
-    kind: str = "stack compared"  # of the table: on a narrow screen, one card per row
-    spec: Markup | None = None
-    height: int = 0
-    files: tuple[Path, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """For readers who do not see the chart."""
-        return f"{self.title}. {self.meaning}"
-
-    @property
-    def picture(self) -> str:
-        """Shown where scripts are off."""
-        return f"{_FOLDER}/{self.id}.svg" if self.spec else ""
-
-    @property
-    def downloads(self) -> list[tuple[str, str]]:
-        return [(path.suffix[1:].upper(), f"{_FOLDER}/{path.name}") for path in self.files]
-
-
 def write_audit_page(audit: ModelAudit, folder: Path) -> Path:
     """Write `folder`/audit.html and the files of its charts; gives the page."""
     (folder / _FOLDER).mkdir(parents=True, exist_ok=True)
-    page = folder / "audit.html"
-    text = page_template("audit.html").render(
-        css=asset("report.css"),
-        js=asset("report.js"),
-        bundle=chart_bundle(),
-        model=audit.model,
+    return write_section_page(
+        folder / "audit.html",
+        f"headcount audit: {audit.model}",
+        f"What the key–query channels of {audit.model} hold",
+        _sections(audit, folder / _FOLDER),
         notes=audit.notes,
         facts=_facts(audit),
         choices=[
@@ -111,23 +80,26 @@ def write_audit_page(audit: ModelAudit, folder: Path) -> Path:
                 "options": list(audit.layers),
             }
         ],
-        sections=list(_sections(audit, folder / _FOLDER)),
     )
-    with replacing(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return page
 
 
-def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
-    def drawn(id: str, title: str, meaning: str, draw: Callable[[ModelAudit], Any]) -> AuditSection:
+def _sections(audit: ModelAudit, folder: Path) -> Iterator[PageSection]:
+    def drawn(id: str, title: str, meaning: str, draw: Callable[[ModelAudit], Any]) -> PageSection:
         spec = specification(draw(audit), f"{title}. {meaning}")
         files, height = write_chart(spec, folder / id, _FORMATS)
-        return AuditSection(
-            id, title, meaning, spec=script_json(spec), height=height, files=tuple(files)
+        places = [(path.suffix[1:].upper(), f"{_FOLDER}/{path.name}") for path in files]
+        return PageSection(
+            id,
+            title,
+            meaning,
+            spec=script_json(spec),
+            height=height,
+            picture=f"{_FOLDER}/{id}.svg",
+            downloads=places,
         )
 
     capacity = audit.capacity.advice
-    yield AuditSection("capacity", "Shape and capacity", capacity, _capacity_table(audit))
+    yield PageSection("capacity", "Shape and capacity", capacity, _capacity_table(audit))
     yield drawn("ranks", "Directions that a head uses", texts.rank_text(audit), charts.rank_chart)
     yield drawn("spectra", "Spectra", texts.spectrum_text(audit), charts.spectrum_chart)
     yield drawn("overlap", "Overlap between heads", texts.overlap_text(audit), charts.overlap_chart)
@@ -137,11 +109,11 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
         title = "Columns that other weights need for the same choices"
         yield drawn("columns", title, texts.column_text(audit), charts.column_chart)
     rows = _turned(audit.table, _TABLE)
-    yield AuditSection("table", "The token table", texts.table_text(audit), rows)
+    yield PageSection("table", "The token table", texts.table_text(audit), rows)
     if not audit.relations.empty:
         title = "Relations that heads know"
         yield drawn("relations", title, texts.relation_text(audit), charts.relation_chart)
-        yield AuditSection(
+        yield PageSection(
             "relation-table",
             "Relations beside the best possible weights",
             "Compiled weights are the smallest found that decide every pair of the relation on "
@@ -155,7 +127,7 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[AuditSection]:
     yield drawn("removal", "Redundancy", texts.removal_text(audit), charts.removal_chart)
 
 
-def _findings(audit: ModelAudit) -> AuditSection:
+def _findings(audit: ModelAudit) -> PageSection:
     found: Any = audit.findings
     parts = [part.head(_SHOWN_FINDINGS) for _, part in found.groupby("relation", sort=False)]
     shown = pd.concat(parts) if parts else found
@@ -168,7 +140,7 @@ def _findings(audit: ModelAudit) -> AuditSection:
     if len(shown) < len(found):
         text += f" The best {_SHOWN_FINDINGS} of each relation are shown."
     table = _renamed(_with_intervals(shown, ""), _SCORES) if len(shown) else None
-    return AuditSection("findings", "Heads that know a relation", text, table, kind="compact")
+    return PageSection("findings", "Heads that know a relation", text, table, kind="compact")
 
 
 def _capacity_table(audit: ModelAudit) -> PageTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -63,15 +64,26 @@ def write_chart(
         raise InputError(
             f"no format {', '.join(unknown)} for a figure; choose from {', '.join(FORMATS)}"
         )
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+    svg, height = _drawn(spec)
     paths = []
     for suffix in formats:
         path = stem.with_name(f"{stem.name}.{suffix}")
         with replacing(path) as temporary:
             temporary.write_bytes(_FROM_SVG[suffix](svg))
         paths.append(path)
+    return paths, height
+
+
+def inline_picture(spec: dict[str, Any]) -> tuple[str, int]:
+    """The chart as the address of an image that holds it, and its height in pixels."""
+    svg, height = _drawn(spec)
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}", height
+
+
+def _drawn(spec: dict[str, Any]) -> tuple[str, int]:
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
     found = re.match(r'<svg[^>]*\sheight="([\d.]+)', svg)
-    return paths, round(float(found[1])) if found else 0
+    return svg, round(float(found[1])) if found else 0
 
 
 def save_chart(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:

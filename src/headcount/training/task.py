@@ -50,13 +50,10 @@ def task_of(spec: RunSpec) -> Task:
 @lru_cache(maxsize=512)
 def _task(spec: RunSpec) -> Task:
     """The task of any spec that differs from this one in heads, width, variant or protocol."""
-    d_model, seed = spec.d_model, spec.seed
-    graph, rows = graph_of(spec), table_of(spec)
+    seed, graph, rows = spec.seed, graph_of(spec), table_of(spec)
     spec.require_content(graph, rows)
-    # W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither.
-    values = generator(seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
     sampler = ContextSampler(graph, spec.length, spec.rate)
-    messages = (rows.double() @ torch.from_numpy(values)).float()
+    messages = messages_of(spec, rows)
     # Hundreds of small operations: on a busy machine more threads mostly wait for one another.
     with torch_threads(1):
         validation = sampler.draw(spec.validation, seed=seed, stream="validation")
@@ -87,6 +84,15 @@ def table_of(spec: RunSpec) -> Float[Tensor, "items d_model"]:
     if spec.draws == 1:  # from the stream of the graph
         return gaussian_rows(spec.items, spec.d_model, generator(spec.seed))
     return gaussian_embeddings(spec.items, spec.d_model, spec.seed)
+
+
+def messages_of(
+    spec: RunSpec, rows: Float[Tensor, "items d_model"]
+) -> Float[Tensor, "items d_model"]:
+    """X W_V: as wide as the embeddings and scaled like W_Q and W_K; the paper fixes neither."""
+    d_model = spec.d_model
+    values = generator(spec.seed, _VALUES).standard_normal((d_model, d_model)) / np.sqrt(d_model)
+    return (rows.double() @ torch.from_numpy(values)).float()
 
 
 def first_weights(spec: RunSpec) -> Float[Tensor, "matrices d_model key_dim"]:
