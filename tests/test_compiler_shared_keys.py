@@ -39,6 +39,18 @@ def test_shared_keys_are_shared_and_exact(heads, kv_heads, decide):
     assert verify(weights, graph, table).exact
 
 
+@pytest.mark.parametrize(("kv_heads", "key_dim"), [(1, 4), (2, 3)])
+def test_few_keys_are_found_at_once_below_the_width_that_trains(kv_heads, key_dim):
+    """Training takes widths of 5.0 and 4.0 at this size (docs/shared-keys.md)."""
+    for seed in (720, 721):
+        graph, table = permutation_graph(64, seed), gaussian_embeddings(64, 16, seed)
+        found = compile(
+            graph, table, heads=8, kv_heads=kv_heads, budget=8 * key_dim, seed=seed, device="cpu"
+        )
+        assert len(found.frontier) <= 2  # descents
+        assert verify(found.weights, graph, table, precision="float64").exact
+
+
 def test_a_search_with_shared_keys(tmp_path, command):
     graph, table = regular_graph(24, 2, seed=3), gaussian_embeddings(24, 12, seed=3)
     write_graph(graph, tmp_path / "graph.csv")

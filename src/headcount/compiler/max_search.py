@@ -204,7 +204,7 @@ class MaxSearch(WeightSearch):
         seed = self.request.seed + 1000 * number
         try:
             with denormals_flushed():
-                stages = Stages(int(_STAGES * 1.5**number))
+                stages = Stages.of(layout, int(_STAGES * 1.5**number))
                 return descend_in_stages(problem, layout, seed, stages, keep_on)
         except KeyboardInterrupt:
             self.stopped = True

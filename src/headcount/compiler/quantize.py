@@ -15,7 +15,6 @@ from torch import Tensor
 
 from headcount.compiler.grid import Grid, Head
 from headcount.problem.graph import Graph
-from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float, Int
 
 # Share of the entries that are fixed after each stage.
@@ -23,9 +22,6 @@ _FIXED = (0.25, 0.45, 0.6, 0.72, 0.82, 0.89, 0.94, 0.97, 0.99, 1.0)
 _STEPS = 4  # of Levenberg–Marquardt in each stage
 _DAMPING = 1e-3  # constant, since a step is halved until it helps
 _CHUNK = 2**22  # numbers of a Jacobian held at a time
-_SMALL = 0.05  # entries of a new column, and the least margin asked for while widening
-_WIDER = 1.3  # how much wider a margin is asked for each time
-_ENOUGH = 0.3  # margin, as a share of τ, at which widening ends
 _HOPELESS = 0.1  # no single moves are made where the gap is further below 0 than this share of τ
 _TRIED = 12  # single moves that are tried out for each one that is made
 
@@ -120,35 +116,6 @@ def onto_grid(
     return best, widest
 
 
-def widened(
-    pairs: Pairs,
-    heads: list[Head],
-    columns: int,
-    seed: int,
-    keep_on: Callable[[], bool],
-    steps: int = 40,
-) -> list[Head]:
-    """Exact weights with more columns, given to the narrowest heads and used for the margin."""
-    rng, heads = generator(seed, 0x71DE), list(heads)
-    for _ in range(columns):
-        n = min(range(len(heads)), key=lambda n: heads[n].shape[2])
-        if heads[n].shape[2] == heads[n].shape[1]:
-            break  # a head as wide as the table gains nothing
-        new = torch.from_numpy(rng.standard_normal((2, heads[n].shape[1], 1)))
-        heads[n] = torch.cat([heads[n], new * _SMALL * heads[n].std()], 2)
-    free = [torch.ones_like(head, dtype=torch.bool) for head in heads]
-    best, widest = heads, pairs.gap(heads)[0] / 2
-    for _ in range(steps):
-        margin = max(_WIDER * widest, _SMALL * abs(pairs.threshold))
-        heads = _relax(pairs, heads, None, free, margin)
-        gap = pairs.gap(heads)[0] / 2
-        if gap > widest:
-            best, widest = heads, gap
-        if widest > _ENOUGH * abs(pairs.threshold) or not keep_on():
-            break
-    return best
-
-
 def _fix(head: Head, grid: Grid, free: Tensor, share: float) -> tuple[Head, Tensor]:
     """Round entries, those nearest to their grid first, until this share of all is fixed."""
     nearest = grid.nearest(head)
@@ -160,12 +127,10 @@ def _fix(head: Head, grid: Grid, free: Tensor, share: float) -> tuple[Head, Tens
 
 
 def _relax(
-    pairs: Pairs, heads: list[Head], grids: list[Grid] | None, free: list[Tensor], margin: float
+    pairs: Pairs, heads: list[Head], grids: list[Grid], free: list[Tensor], margin: float
 ) -> list[Head]:
     """One damped step of each head's free entries, within its grid, halved until it helps."""
-    found, limits = [], [torch.tensor(torch.inf)] * len(heads)
-    if grids:
-        limits = [grid.scales * grid.top for grid in grids]
+    found, limits = [], [grid.scales * grid.top for grid in grids]
     for head, limit, loose, owned in zip(heads, limits, free, pairs.owned(heads), strict=True):
         size = pairs.violations(pairs.scores(head), owned, margin)
         loss, step = float(size.square().sum()), _step(pairs, head, loose, size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,12 +13,14 @@ from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate, certify
 from headcount.compiler.grid import from_parts, heads_of, rotated, round_weights
 from headcount.compiler.max_search import MaxSearch
-from headcount.compiler.quantize import Pairs, onto_grid, widened
+from headcount.compiler.quantize import Pairs, onto_grid
 from headcount.compiler.request import CompileRequest
-from headcount.compiler.search import Attempt, WeightSearch
+from headcount.compiler.search import Attempt, Compiled, WeightSearch
 from headcount.errors import NoSolution
 
-_MARGINS = (0.05, 0.1, 0.2)  # μ aimed at while entries are fixed, as a share of τ
+Margins = tuple[float | None, ...]
+_PLAIN: Margins = (None,)  # each entry goes to its nearest level
+_MARGINS: Margins = (0.05, 0.1, 0.2)  # μ aimed at while entries are fixed, as a share of τ
 _ROTATIONS = 4  # random rotations of the weights, each tried with every margin
 _HOPELESS = 0.15  # rotations end once the best gap is this share of τ below 0
 _GIVE_UP = 4  # the search ends at this many times the budget of the weights before rounding
@@ -30,32 +33,43 @@ class QuantizedSearch(WeightSearch):
         super().__init__(request)
         assert request.bits is not None
         self.bits = request.bits
+        self._exact: dict[int | None, KeyQuery] = {}  # by budget, before rounding
 
     def certify(self, weights: KeyQuery) -> Certificate | None:
         return certify(weights, self.request.graph, self.request.table, self.bits)
 
     def reach(self, budget: int) -> bool:
         """Compile at this budget and round; `NoSolution` where nothing is exact before rounding."""
-        self._compile_and_round(budget)
+        weights = self._compiled(budget)
+        for margins in (_PLAIN, _MARGINS):
+            if not self.reached(budget) and self.in_time():
+                self._round(weights, margins)
         return self.reached(budget)
 
     def minimise(self) -> None:
-        """From the smallest exact weights upwards with growing strides, then back by halves.
+        """Round what a search for exact weights finds on its way down, then budgets in between.
 
-        On the way up weights are only widened, which is quick; on the way back they are compiled
-        again where that fails.
+        Its first weights have columns to spare and wide margins, so there is an answer soon. Plain
+        rounding goes first at every budget, since fixing entries a few at a time takes much longer.
         """
-        exact = self._compile_and_round(None, share=0.5)
-        failed, stride = exact.budget, 1
+        exact = self._compiled(None, share=0.5, improved=lambda found: self._round(found.weights))
+        for margins in (_PLAIN, _MARGINS):
+            self._grow(exact, margins)
+            self._halve_the_distance(exact.budget, margins)
+
+    def _grow(self, exact: KeyQuery, margins: Margins) -> None:
+        """Raise the budget with growing strides until weights of some budget are certified."""
+        budget, stride = exact.budget, max(1, exact.budget // 8)
         most = min(_GIVE_UP * exact.budget, exact.heads * exact.d_model)
-        while self.best is None and failed < most and self.in_time():
-            budget, stride = min(most, failed + stride), 2 * stride
-            if not self._reach_from(exact, budget):
-                failed = budget
-        failed = exact.budget
+        while self.best is None and budget < most and self.in_time():
+            budget, stride = min(most, budget + stride), 2 * stride
+            self._reach_anew(budget, margins)
+
+    def _halve_the_distance(self, failed: int, margins: Margins) -> None:
+        """Between the best budget and one that is out of reach, or seems to be."""
         while self.best is not None and self.best[0].budget - failed > 1 and self.in_time():
             middle = (self.best[0].budget + failed) // 2
-            if not (self._reach_from(exact, middle) or self._reach_again(middle)):
+            if not self._reach_anew(middle, margins):
                 failed = middle
 
     def how_far(self) -> str:
@@ -72,48 +86,43 @@ class QuantizedSearch(WeightSearch):
             "raise the budget or the bits"
         )
 
-    def _exact_search(self, budget: int | None, seconds: float) -> MaxSearch:
-        """The search for weights before rounding, which accepts any margin."""
-        return MaxSearch(
-            replace(
-                self.request,
-                budget=budget,
-                margin=0.0,
-                time_limit=seconds,
-                bits=None,
-                improved=lambda found: None,  # these weights are not rounded yet
-            )
+    def _compiled(
+        self,
+        budget: int | None,
+        share: float = 1.0,
+        improved: Callable[[Compiled], None] = lambda found: None,
+    ) -> KeyQuery:
+        """Exact weights of any margin (None: the smallest) in this share of the time left."""
+        if budget in self._exact:
+            return self._exact[budget]
+        request = replace(
+            self.request,
+            budget=budget,
+            margin=0.0,
+            time_limit=max(0.01, share * (self.deadline - time.monotonic())),
+            bits=None,
+            improved=improved,  # not the caller's: these weights are not rounded yet
         )
-
-    def _compile_and_round(self, budget: int | None, share: float = 1.0) -> KeyQuery:
-        """Exact weights (None: the smallest) in this share of the time left; round them too."""
-        seconds = max(0.01, share * (self.deadline - time.monotonic()))
-        search = self._exact_search(budget, seconds)
+        search = MaxSearch(request)
         try:
             found = search.run()
         finally:
             self.stopped = search.stopped
         self.frontier += found.frontier
-        self._round(found.weights)
+        self._exact[found.weights.budget] = found.weights
         return found.weights
 
-    def _reach_from(self, weights: KeyQuery, budget: int) -> bool:
-        """Widen exact weights to a budget and round: much quicker than compiling again."""
-        pairs, columns = self._pairs(weights), budget - weights.budget
-        heads = widened(pairs, heads_of(weights), columns, self.request.seed, self.in_time)
-        self._round(from_parts(heads, weights, weights.threshold))
-        return self.reached(budget)
-
-    def _reach_again(self, budget: int) -> bool:
-        """Compile at a budget that is enough before rounding; slower, but with wider margins."""
+    def _reach_anew(self, budget: int, margins: Margins) -> bool:
+        """Compile at a budget that is more than enough before rounding, and round."""
         with suppress(NoSolution):
-            self.reach(budget)
+            self._round(self._compiled(budget), margins)
         return self.reached(budget)
 
-    def _round(self, weights: KeyQuery) -> None:
+    def _round(self, weights: KeyQuery, margins: Margins = _PLAIN) -> None:
+        """Try every margin in several rotations, unless the first ones are far from exact."""
         closest = -math.inf
         for rotation in range(_ROTATIONS):
-            for margin in (None, *_MARGINS):
+            for margin in margins:
                 closest = max(closest, self._try(weights, rotation, margin))
                 if self.reached(weights.budget) or not self.in_time():
                     return

@@ -17,6 +17,9 @@ from headcount.compiler.quasi_newton import Memory, minimise
 from headcount.compiler.trial import Descended, Weights, start
 from headcount.compiler.whitened import WhitenedProblem
 
+# With a wide margin all scores shrink towards 0 at first, where heads hardly differ. Heads with
+# keys of their own part again, and better for it; heads that share a key do not.
+_WIDEST, _WIDEST_SHARED = 0.8, 0.3
 _GROWTH = 1.3  # how much wider a margin is tried each time
 _WIDENING = 15  # iterations for each
 
@@ -27,11 +30,16 @@ class Stages:
 
     count: int = 16
     iterations: int = 20  # in each
-    widest: float = 0.8
+    widest: float = _WIDEST
     narrowest: float = 0.01
     softness: float = 3.0  # heads share an edge at temperature softness·μ²
     pressing: float = 0.5  # share of the stages after which wrong pairs gain weight
     factor: float = 1.5
+
+    @classmethod
+    def of(cls, layout: Layout, count: int) -> Stages:
+        """The stages for heads that share keys, or do not."""
+        return cls(count, widest=_WIDEST_SHARED if layout.sharing > 1 else _WIDEST)
 
     def margin(self, stage: int) -> float:
         share = stage / max(1, self.count - 1)
