@@ -37,7 +37,8 @@ browser: .venv/installed-dev
 test-browser: .venv/installed-dev
 	@tools/install_browser.sh; code=$$?; \
 	if [ $$code = 3 ]; then echo "test-browser: skipped, for want of a browser"; \
-	elif [ $$code = 0 ]; then $(BIN)/pytest -m browser tests; else exit $$code; fi
+	elif [ $$code != 0 ]; then exit $$code; \
+	else $(BIN)/pytest -n auto --dist loadfile -m browser $$(grep -l mark.browser tests/test_*.py); fi
 
 lint: style types
 
