@@ -96,7 +96,7 @@ def checked_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def point_columns(table: pd.DataFrame) -> list[str]:
     """The columns that tell the points of checked runs apart."""
-    return [*POINT, *(name for name in USUAL if table[name].nunique(dropna=False) > 1)]
+    return [*POINT, *(name for name in USUAL if len(table[name].drop_duplicates()) > 1)]
 
 
 def _at(rows: pd.DataFrame) -> str:
