@@ -12,12 +12,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 CommandIn = Callable[..., tuple[int, str, str]]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
@@ -85,3 +86,20 @@ def _commands(code: str) -> Iterator[list[str]]:
         words = shlex.split(line, comments=True)
         if words:
             yield words
+
+
+def unknown_words(words: Sequence[str]) -> list[str]:
+    """Of the words after `headcount`: a command or options that it does not have."""
+    import typer
+
+    from headcount.cli.app import app
+
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+        if rest[0] not in command.commands:
+            return rest[:1]
+        command = command.commands[rest.pop(0)]
+    known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    given = [word.partition("=")[0].rstrip(".,;:)") for word in rest if word.startswith("-")]
+    return [word for word in given if word not in known | {"--help", "-h"}]

@@ -10,7 +10,7 @@ import pytest
 
 from headcount.report.figures import claims
 
-from .documents import blocks, run_document
+from .documents import blocks, run_document, unknown_words
 from .measured import measured_evidence
 
 ROOT = Path(__file__).parent.parent
@@ -111,6 +111,20 @@ def test_the_findings_tell_every_deviation():
     told = re.findall(r"\[(\d+)\]", (ROOT / "docs" / "findings.md").read_text())
     assert len(items) == 30
     assert set(items) == set(told)
+
+
+def test_every_command_that_is_named_exists():
+    """Also where it is not run: in sentences, in tables, and in blocks that are for reading."""
+    named = 0
+    for document in DOCUMENTS:
+        text = document.read_text().replace("\\\n", " ")
+        lines = re.findall(r"^headcount [^\n#|]*", text, re.MULTILINE)
+        lines += [" ".join(line.split()) for line in re.findall(r"`(headcount [^`…|]*)`", text)]
+        for line in lines:
+            unknown = unknown_words(line.split()[1:])
+            assert not unknown, f"{document.name}: {line}: {unknown}"
+            named += 1
+    assert named > 80
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])

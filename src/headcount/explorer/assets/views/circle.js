@@ -66,7 +66,7 @@ export function drawCircle(canvas, graph, look) {
   return { places, size };
 }
 
-/** Items whose names are most wanted, as many as have room: `gap` is the angle that a name takes. */
+/** Items whose names are most wanted, as many as have room: `gap` is the angle of a name. */
 function namesWithRoom({ items, sources, targets }, { chosen, inside, gap }) {
   const ends = sources.reduce((found, source, e) =>
     (source === chosen ? [...found, targets[e]] : found), chosen < 0 ? [] : [chosen]);

@@ -36,12 +36,12 @@ function namesOf(text, items, name) {
   const place = new Map();
   names.forEach((one, row) => {
     if (typeof one !== "string" || !one.trim() || /[\r\n]/.test(one)) {
-      throw new BadFile(`${name}, row ${row}: “${one}” is not a name; give every item a text of one `
-        + "line");
+      throw new BadFile(`${name}, row ${row}: “${one}” is not a name; give every item a text `
+        + "of one line");
     }
     if (place.has(one)) {
-      throw new BadFile(`${name}, row ${row}: the name “${one}” is in row ${place.get(one)} already; `
-        + "give every item a name of its own");
+      throw new BadFile(`${name}, row ${row}: the name “${one}” is in row ${place.get(one)} `
+        + "already; give every item a name of its own");
     }
     place.set(one, row);
   });
