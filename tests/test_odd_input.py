@@ -135,13 +135,14 @@ def test_names_that_cannot_name_a_file(name, problem, command):
     assert command("sweep", "s.toml")[0] == 2
 
 
-def test_a_config_nested_deeply(problem, command):
-    (problem / "config.json").write_text(DEEP)
-    code, _, err = command("plan", "--config", "config.json")
-    assert code == 2
-    (problem / "config.json").write_text('{"hidden_size": ' + "9" * 5000 + "}")
-    code, _, err = command("plan", "--config", "config.json")
-    assert code == 2, err
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"hidden_size": ' + "9" * 5000 + "}"], ids=["deep", "long"]
+)
+def test_a_config_with_deep_lists_or_long_numbers(text, problem, command):
+    (problem / "config.json").write_text(text)
+    code, _, err = command("plan", "--hf-config", "config.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "error: config.json: " in err
 
 
 def test_a_record_from_the_future_does_not_keep_watch_up(problem, command):

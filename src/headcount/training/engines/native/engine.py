@@ -40,13 +40,14 @@ class NativeEngine:
         if threads is not None and threads < 1:
             raise InputError(f"{threads} threads do no work; choose at least 1, or leave them out")
         self.level = runnable.index(level) if level else len(runnable) - 1
-        self.level_name: Level = runnable[self.level]
+        self.level_name = runnable[self.level]
         self.threads = threads or cores()
         self._stop: ctypes.c_int32 | None = None  # of a `single` engine
 
     def single(self) -> NativeEngine:
         """The same level on one thread, for use on threads other than Python's main thread."""
-        engine = NativeEngine(1, self.level_name)
+        engine = NativeEngine(1)
+        engine.level, engine.level_name = self.level, self.level_name
         engine._stop = ctypes.c_int32(0)
         return engine
 
