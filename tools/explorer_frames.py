@@ -36,19 +36,32 @@ _MEASURE = """async (seconds) => {
   const passed = (performance.now() - began) / 1000;
   took.sort((a, b) => a - b);
   const at = (share) => took[Math.floor(share * (took.length - 1))];
-  return [took.length / passed, screen / passed, at(0.5), at(0.95)];
+  return [took.length, passed, screen, at(0.5), at(0.95)];
 }"""
 
 
-def measure(browser: Browser, page: Path, width: int, seconds: float) -> list[float]:
-    """Frames drawn and frames of the screen a second; median and 95 % of the milliseconds."""
+def measure(browser: Browser, page: Path, width: int, seconds: float) -> str:
+    """Frames drawn and frames of the screen a second, layouts per frame, and the time to draw."""
     tab = browser.new_page(viewport={"width": width, "height": 800})
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable")
+
+    def layouts() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "LayoutCount")
+
     tab.goto(page.as_uri())
     tab.wait_for_function("window.explorer?.views.watch.trainer.drawn > 5")
     tab.wait_for_timeout(1000)
-    found = tab.evaluate(_MEASURE, seconds)
+    before = layouts()
+    drawn, passed, screen, median, most = tab.evaluate(_MEASURE, seconds)
+    per_frame = (layouts() - before) / drawn
     tab.close()
-    return found
+    return (
+        f"{width} px: {drawn / passed:.1f} frames/s drawn, {screen / passed:.1f} of the screen; "
+        f"drawing takes {median:.1f} ms ({most:.1f} at the 95th percentile) and {per_frame:.1f} "
+        "layouts"
+    )
 
 
 def main() -> None:
@@ -62,11 +75,7 @@ def main() -> None:
         page = hc.explore(Path(folder) / "explorer.html")
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for width in given.widths:
-            drawn, screen, median, most = measure(browser, page, width, given.seconds)
-            print(
-                f"{width} px: {drawn:.1f} frames/s drawn, {screen:.1f} of the screen; drawing "
-                f"takes {median:.1f} ms, {most:.1f} at the 95th percentile"
-            )
+            print(measure(browser, page, width, given.seconds), flush=True)
 
 
 if __name__ == "__main__":

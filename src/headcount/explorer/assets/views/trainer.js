@@ -80,7 +80,7 @@ export class Trainer {
   get furthest() { return Math.max(0, ...(this.frames ?? []).map((frame) => frame.step)); }
 
   /** Whether nothing is under way: what is drawn stays. */
-  get isResting() { return !this.playing && !this.wanted; }
+  get isResting() { return !this.playing && !this.wanted && !this.pending; }
 
   #setPlaying(playing) {
     if (this.playing === playing) return;
