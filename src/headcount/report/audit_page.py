@@ -181,7 +181,7 @@ def _renamed(frame: Any, names: dict[str, str]) -> PageTable:
 def _turned(frame: Any, names: dict[str, str]) -> PageTable:
     """One row per measure and one column per row: few rows with many measures read better so."""
     first, *rest = names
-    rows = [[names[name], *map(_cell, frame[name])] for name in rest]
+    rows = [[names[name], *map(_cell, frame[name])] for name in rest if frame[name].notna().any()]
     return frame_table(pd.DataFrame(rows, columns=[names[first], *frame[first]]))
 
 
