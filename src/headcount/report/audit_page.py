@@ -105,7 +105,8 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[PageSection]:
     yield drawn("overlap", "Overlap between heads", texts.overlap_text(audit), charts.overlap_chart)
     title = "Directions that a head's choices need"
     yield drawn("choices", title, texts.choice_text(audit), charts.choice_chart)
-    if audit.heads["compiled_columns"].notna().any():
+    heads: Any = audit.heads
+    if heads["compiled_columns"].notna().any():
         title = "Columns that other weights need for the same choices"
         yield drawn("columns", title, texts.column_text(audit), charts.column_chart)
     rows = _turned(audit.table, _TABLE)
