@@ -105,7 +105,8 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[PageSection]:
     yield drawn("overlap", "Overlap between heads", texts.overlap_text(audit), charts.overlap_chart)
     title = "Directions that a head's choices need"
     yield drawn("choices", title, texts.choice_text(audit), charts.choice_chart)
-    if audit.heads["compiled_columns"].notna().any():
+    heads: Any = audit.heads
+    if heads["compiled_columns"].notna().any():
         title = "Columns that other weights need for the same choices"
         yield drawn("columns", title, texts.column_text(audit), charts.column_chart)
     rows = _turned(audit.table, _TABLE)
@@ -181,7 +182,7 @@ def _renamed(frame: Any, names: dict[str, str]) -> PageTable:
 def _turned(frame: Any, names: dict[str, str]) -> PageTable:
     """One row per measure and one column per row: few rows with many measures read better so."""
     first, *rest = names
-    rows = [[names[name], *map(_cell, frame[name])] for name in rest]
+    rows = [[names[name], *map(_cell, frame[name])] for name in rest if frame[name].notna().any()]
     return frame_table(pd.DataFrame(rows, columns=[names[first], *frame[first]]))
 
 
