@@ -34,8 +34,8 @@ from tests.made_evidence import (
 from tests.measured import measured_evidence
 
 IDS = [f"fig{number}" for number in range(1, 14)]
-IDS += ["table1", "table2", "linear", "block", "shared-block", "bounds", "frontier", "law"]
-IDS += ["separability", "steps", "laws", "adviser", "shared-keys", "relations"]
+IDS += ["table1", "table2", "linear", "block", "shared-block", "bounds", "frontier", "limit"]
+IDS += ["law", "separability", "steps", "laws", "adviser", "shared-keys", "relations"]
 COMPARE = {figure.id: figure.compare for figure in FIGURES}
 MEANING = {figure.id: figure.meaning for figure in FIGURES}
 

@@ -12,6 +12,7 @@ from headcount.report.figures import (
     adviser,
     figure,
     laws,
+    limit,
     relations,
     separability,
     shared_block,
@@ -23,7 +24,7 @@ from headcount.reproduction.separability import measured_separability
 from headcount.reproduction.shared_key_verdicts import shared_key_thresholds
 from headcount.reproduction.shipped import measured_evidence
 
-MODULES = (adviser, laws, relations, separability, shared_block, shared_keys, steps)
+MODULES = (adviser, laws, limit, relations, separability, shared_block, shared_keys, steps)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.FIGURE.id)
