@@ -14,6 +14,7 @@ from headcount.training.engines.base import BETAS, EPSILON, State
 from headcount.training.objective import pair_weights, score_gradient
 from headcount.training.spec import RunSpec
 
+_PART = 2**16  # floats of each array that AdamW goes through at once on a CPU
 Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and where the product goes
 
 
@@ -40,7 +41,9 @@ class StackedRuns:
         self._width = spec.budget + spec.key_budget
         self._size = runs * spec.d_model * self._width
         block = torch.zeros(5, self._size + runs, device=device)
-        self._value, self._first, self._second, self._gradient, self._scratch = block
+        self._value, self._first, self._second, self._gradient, _ = block
+        cached = block.numel() if device.type == "cuda" else _PART
+        self._parts = [part.unbind() for part in block.split(cached, 1)]
         for part, name in enumerate(("weights", "first", "second")):
             each = torch.stack([_joined(getattr(state, name)) for state in states])
             block[part, : self._size] = each.flatten().to(device)
@@ -66,9 +69,9 @@ class StackedRuns:
     def projected_items(
         self, run: int
     ) -> tuple[Float[Tensor, "heads items key_dim"], Float[Tensor, "heads items key_dim"]]:
-        """Queries and keys of every item."""
+        """Queries and keys of every item, from one product: a head's columns alone are too few."""
         spec = self._spec
-        both = self._rows[run] @ _by_head(spec, self._matrices(self._value)[run])
+        both = _by_head(spec, self._rows[run] @ self._matrices(self._value)[run])
         return both[: spec.heads], per_head(both[spec.heads :], spec.heads)
 
     def take_steps(
@@ -120,12 +123,12 @@ class StackedRuns:
         self._tau_gradient.copy_(down)
 
     def _adam(self, rate: float, scale: float) -> None:
-        """AdamW in place."""
-        self._first.mul_(BETAS[0]).add_(self._gradient, alpha=1 - BETAS[0])
-        self._second.mul_(BETAS[1])
-        self._second.addcmul_(self._gradient, self._gradient, value=1 - BETAS[1])
-        torch.sqrt(self._second, out=self._scratch).mul_(scale).add_(EPSILON)
-        self._value.addcdiv_(self._first, self._scratch, value=-rate)
+        """AdamW in place, part by part: all operations on one while the cache holds it."""
+        for value, first, second, gradient, scratch in self._parts:
+            first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
+            second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+            torch.sqrt(second, out=scratch).mul_(scale).add_(EPSILON)
+            value.addcdiv_(first, scratch, value=-rate)
 
     def _matrices(self, part: Tensor) -> Float[Tensor, "runs d_model width"]:
         return part[: self._size].view(-1, self._spec.d_model, self._width)
@@ -174,6 +177,6 @@ def _joined(weights: Float[Tensor, "matrices d_model key_dim"]) -> Float[Tensor,
 
 
 def _by_head(
-    spec: RunSpec, matrix: Float[Tensor, "d_model width"]
-) -> Float[Tensor, "matrices d_model key_dim"]:
-    return matrix.view(spec.d_model, -1, spec.key_dim).transpose(0, 1).contiguous()
+    spec: RunSpec, matrix: Float[Tensor, "rows width"]
+) -> Float[Tensor, "matrices rows key_dim"]:
+    return matrix.view(len(matrix), -1, spec.key_dim).transpose(0, 1).contiguous()
