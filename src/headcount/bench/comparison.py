@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,7 +35,7 @@ class BenchmarkComparison:
     @cached_property
     def changes(self) -> pd.DataFrame:
         """One row per case and ratio that both have: `before`, `after`, `change` and `verdict`."""
-        both = self.before.ratios.merge(
+        both: Any = self.before.ratios.merge(
             self.after.ratios, on=_KEY, suffixes=("_before", "_after"), validate="1:1"
         )
         both["change"] = both["value_after"] / both["value_before"] - 1
@@ -57,7 +58,8 @@ class BenchmarkComparison:
         return self._called("better").sort_values("change", ascending=False)
 
     def _called(self, verdict: str) -> pd.DataFrame:
-        return self.changes[self.changes["verdict"] == verdict]
+        changes: Any = self.changes
+        return changes[changes["verdict"] == verdict]
 
     @property
     def notes(self) -> list[str]:

@@ -20,7 +20,8 @@ _KEY: dict[str, Any] = {"title": None, "orient": "top", "columns": 7, "symbolStr
 
 def ratio_chart(frame: pd.DataFrame, name: str) -> Any:
     """One ratio of a benchmark's `ratios`: a group per shape, a mark per variant."""
-    own = _with_places(frame[frame["ratio"] == name])
+    rows: Any = frame[frame["ratio"] == name]
+    own = _with_places(rows)
     goals = sorted({float(goal) for goal in own["target"].dropna()})
     ends = _ends([*own["low"], *own["high"], *goals])
     y = log2_axis("ratio, logarithmic", ends=ends)
@@ -59,7 +60,7 @@ def change_chart(changes: pd.DataFrame, noise: float) -> Any:
     )
     rows = []
     for name in dict.fromkeys(frame["ratio"]):
-        own = frame[frame["ratio"] == name]
+        own: Any = frame[frame["ratio"] == name]
         points = (
             alt.Chart(own)
             .mark_point(filled=True, size=60, opacity=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -61,6 +61,7 @@ def _meets(part: str, hypothesis: str) -> LawVerdict:
 def _more_heads() -> LawVerdict:
     shares = []
     two = _of("heads").set_index(["items", "d_model"])["width_ratio"]
+    row: Any
     for row in _of("more heads").itertuples():
         if (row.items, row.d_model) in two.index:
             shares.append(row.width_ratio / two[row.items, row.d_model])
@@ -84,7 +85,7 @@ def _growing() -> LawVerdict:
     return LawVerdict("growing", "along m = 4d with two heads R does not grow", verdict, number)
 
 
-def _of(part: str) -> pd.DataFrame:
+def _of(part: str) -> Any:
     groups = limit_groups()
     return groups[groups["part"] == part]
 

@@ -32,6 +32,7 @@ _SIZE = {"width": 290, "height": 270}
 def compiled_rows() -> pd.DataFrame:
     """The shipped frontier and the preregistered searches, with R, G and bits per parameter."""
     rows = []
+    one: Any  # a row, whose columns are not typed
     for one in measured_frontier().dropna(subset=["budget"]).itertuples():
         widths = [int(width) for width in one.widths.split()]
         rows.append(_row((one.items, one.d_model, one.degree), widths, "search of the frontier"))
@@ -72,7 +73,8 @@ def limit_rows(evidence: Evidence) -> pd.DataFrame:
     evidence.require_shipped()
     rows = [compiled_rows()]
     sizes = rows[0][["items", "d_model", "degree"]].drop_duplicates()
-    trained = evidence.thresholds[evidence.thresholds["variant"] == "max"]
+    one: Any
+    trained: Any = evidence.thresholds[evidence.thresholds["variant"] == "max"]
     trained = trained.dropna(subset=["central"]).sort_values("central")
     for one in sizes.merge(trained).drop_duplicates(list(sizes)).itertuples():
         widths = [int(one.key_dim)] * int(one.heads)
@@ -101,7 +103,7 @@ def draw(evidence: Evidence) -> Any:
     from headcount.report.drawing.style import log2_axis, styled
 
     rows = limit_rows(evidence)
-    weights = rows[rows["name"] != "largest lower bound"]
+    weights: Any = rows[rows["name"] != "largest lower bound"]
     one = alt.Chart(pd.DataFrame({"one": [1.0]})).mark_rule(color=INK, strokeDash=[5, 3])
     items = log2_axis("items m", padding=16)
     share = log2_axis("width of a head, k/d_model", padding=16)
