@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
 from headcount.report.figures.limit import compiled_rows, perceptron_bits, wide_limit
-from headcount.reproduction import compiled_limit_verdicts
+from headcount.reproduction import compiled_limit, compiled_limit_verdicts
 from headcount.reproduction.compiled_limit import LimitCase, cases, measure
 from headcount.reproduction.compiled_limit_verdicts import limit_verdicts, measured_limit
 from headcount.theory.capacity_law import capacity_ratio
 from headcount.theory.refined_law import width_ratio
 
 
-def test_a_search_ends_one_column_above_a_failure():
-    case = LimitCase("one head", 20, 8, 1, 1, seed=3)
+@pytest.mark.parametrize("smallest", [7, 8, 11])  # the first D_K tried is 9
+def test_a_search_ends_one_column_above_a_failure(monkeypatch, smallest):
+    found = SimpleNamespace(certificate=SimpleNamespace(relative_margin=0.1))
+    reach = lambda case, budget: found if budget >= smallest else None  # noqa: E731
+    monkeypatch.setattr(compiled_limit, "_compiled", reach)
+    case = LimitCase("heads", 128, 32, 1, 2, seed=900)
+    assert case.first_budget == 9
+    assert case.width_ratio(9) >= 1.15 > case.width_ratio(8)
     row = measure(case)
-    assert row["failed"] == row["budget"] - 1
-    assert row["ratio"] == pytest.approx(capacity_ratio(20, 20, 8, 1, row["budget"]), abs=1e-4)
-    assert row["width_ratio"] == pytest.approx(width_ratio(20, 20, 8, 1, row["budget"]), abs=1e-4)
-    assert case.width_ratio(case.first_budget) >= 1.15 > case.width_ratio(case.first_budget - 1)
+    assert (row["budget"], row["failed"]) == (smallest, smallest - 1)
+    assert row["ratio"] == pytest.approx(case.ratio(smallest), abs=1e-4)
+
+
+def test_a_search_that_finds_nothing_has_no_budget(monkeypatch):
+    monkeypatch.setattr(compiled_limit, "_compiled", lambda case, budget: None)
+    assert "budget" not in measure(LimitCase("heads", 128, 32, 1, 2, seed=900))
+
+
+def test_ratios_of_equal_heads_are_those_of_the_law():
+    case = LimitCase("heads", 128, 32, 1, 2, seed=900)
+    assert case.ratio(8) == pytest.approx(capacity_ratio(128, 128, 32, 2, 4))
+    assert case.width_ratio(8) == pytest.approx(width_ratio(128, 128, 32, 2, 4))
 
 
 def test_shipped_searches_are_preregistered_and_their_ratios_are_right():

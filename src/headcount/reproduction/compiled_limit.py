@@ -81,12 +81,12 @@ def measure(case: LimitCase) -> dict[str, Any]:
     while found is None and budget < first + _MORE:
         budget += 1
         found = _compiled(case, budget)
-    best, failed = found, budget - 1
+    best = found
     if budget == first:
-        while found is not None and failed >= case.heads:
-            best, budget = found, failed + 1
-            found = _compiled(case, failed)
-            failed -= found is not None
+        while found is not None and budget > case.heads:
+            if (found := _compiled(case, budget - 1)) is not None:
+                best, budget = found, budget - 1
+    failed = budget - 1
     row = asdict(case) | {"seconds": round(time.process_time() - begun, 1)}
     if best is None:
         return row
