@@ -226,13 +226,14 @@ def test_checkpoints_come_back_bit_for_bit_and_go_with_the_result(path):
         assert store.checkpoints.load(spec) is None
 
 
-def test_a_changed_checkpoint_is_not_given(path):
+@pytest.mark.parametrize("change", ["taken = 501", "state = 'a text'", "engine = x'00'"])
+def test_a_changed_checkpoint_is_not_given(path, change):
     with Store(path) as store:
         store.checkpoints.save(
             [Checkpoint(spec_of(1), _state(spec_of(1), 500), [], "torch", "cpu")]
         )
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE checkpoints SET taken = 501")
+        connection.execute(f"UPDATE checkpoints SET {change}")
     connection.close()
     with Store(path) as store:
         assert store.checkpoints.load(spec_of(1)) is None  # the run begins again

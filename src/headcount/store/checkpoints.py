@@ -105,8 +105,8 @@ def _row(checkpoint: Checkpoint) -> tuple[str, int, str, str, float, str, bytes,
 
 
 def _digest(
-    key: str, taken: int, engine: str, device: str, seconds: float, history: str, state: bytes
+    key: str, taken: int, engine: str, device: str, seconds: float, history: str, state: object
 ) -> str:
-    return digest(
-        [key, taken, engine, device, seconds, history, hashlib.blake2b(state).hexdigest()]
-    )
+    # Damage can turn the bytes of the state into a text or a number.
+    blob = state if isinstance(state, bytes) else repr(state).encode()
+    return digest([key, taken, engine, device, seconds, history, hashlib.blake2b(blob).hexdigest()])
