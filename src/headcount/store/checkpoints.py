@@ -104,9 +104,8 @@ def _row(checkpoint: Checkpoint) -> tuple[str, int, str, str, float, str, bytes,
     return (*row, _digest(*row))
 
 
-def _digest(
-    key: str, taken: int, engine: str, device: str, seconds: float, history: str, state: object
-) -> str:
-    # Damage can turn the bytes of the state into a text or a number.
+def _digest(*values: object) -> str:
+    """The digest of a row, whose last value is the state: damage can make any of them anything."""
+    *rest, state = values
     blob = state if isinstance(state, bytes) else repr(state).encode()
-    return digest([key, taken, engine, device, seconds, history, hashlib.blake2b(blob).hexdigest()])
+    return digest([*rest, hashlib.blake2b(blob).hexdigest()])
