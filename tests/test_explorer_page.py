@@ -155,7 +155,7 @@ def test_a_link_goes_to_the_step_where_training_rests(explorer):
 
 
 def test_a_link_copied_while_training_runs_has_its_step(explorer):
-    page = explorer("#m=16&d=8", permissions=["clipboard-read", "clipboard-write"])
+    page = explorer("", permissions=["clipboard-read", "clipboard-write"])
     page.wait_for_function(f"{FRAMES}?.[1].step > 20")
     page.click("[data-copy=link]")
     page.wait_for_function("document.querySelector('[data-copy=link]').textContent === 'Copied'")

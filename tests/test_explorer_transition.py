@@ -42,7 +42,7 @@ def test_a_sweep_gives_way_to_the_reader(explorer):
 
 
 def test_training_is_paused_stepped_and_found_again(explorer):
-    page = explorer("#view=transition&td=8&tm=20")
+    page = explorer("#view=transition&td=24&tm=96")
     steps = "explorer.views.transition.trainer.frames?.[0].step"
     play = page.locator("#transition [data-do=play]")
     page.wait_for_function(f"{steps} > 0")
@@ -57,7 +57,7 @@ def test_training_is_paused_stepped_and_found_again(explorer):
     page.click("text=Watch")
     page.click("text=The transition")
     assert play.inner_text() == "Play"  # it was paused when it was left
-    again = explorer(page.evaluate("location.hash"))
+    again = explorer(page.evaluate("modules['views/state.js'].hash()"))  # the address comes later
     again.wait_for_function(f"{steps} === {rest + 250}")
     scores = "[...explorer.views.transition.trainer.frames[0].joined]"
     assert again.evaluate(scores) == page.evaluate(scores)

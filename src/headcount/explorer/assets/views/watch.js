@@ -31,6 +31,7 @@ const insides = find(".insides");
 let problem = null;
 let specs = [];
 let traces = [[], []]; // (step, F1) of every frame
+let restarting = 0; // the timer of a restart, while other runs are awaited
 const trainer = new Trainer({
   draw, pace: () => state.speed, details: insidesAreSeen, onPlaying,
 });
@@ -99,7 +100,7 @@ function draw(frames) {
   // All words after all pictures: a picture asks for its size, which words make unknown.
   panels.forEach(tellPanel);
   section.dataset.step = frames[1].step;
-  if (isResting) change({ step: trainer.furthest });
+  if (isResting && !restarting) change({ step: trainer.furthest });
   const told = frames.map(({ f1 }, i) => `${panels[i].title.textContent}: F1 ${f1.toFixed(2)}`);
   curve.setAttribute("aria-label", `F1 against steps. Step ${frames[1].step}. ${told.join("; ")}`);
   if (isResting) announce(`Step ${frames[1].step}. ${told.join("; ")}`);
@@ -259,7 +260,6 @@ insides.addEventListener("toggle", () => {
 });
 grouped.addEventListener("change", () => change({ group: Number(grouped.checked) }));
 onTheme(() => trainer.refresh());
-let restarting = 0;
 onState((names, recalled) => {
   if (names.includes("item")) redrawPanels();
   if (names.includes("inside") || names.includes("group")) {
@@ -271,5 +271,8 @@ onState((names, recalled) => {
   if (!trainer.worker || !(areOthers || (recalled && names.includes("step")))) return;
   clearTimeout(restarting);
   const { step } = state;
-  restarting = setTimeout(() => begin(step), 150);
+  restarting = setTimeout(() => {
+    restarting = 0;
+    begin(step);
+  }, 150);
 });
