@@ -36,7 +36,7 @@ browser: .venv/installed-dev
 # Where no browser can be installed (exit code 3), the line that says so is all there is to do.
 test-browser: .venv/installed-dev
 	@tools/install_browser.sh; code=$$?; \
-	if [ $$code = 3 ]; then echo "test-browser: skipped, for want of a browser"; \
+	if [ $$code = 3 ]; then echo "test-browser: skipped, since there is no browser"; \
 	elif [ $$code != 0 ]; then exit $$code; \
 	else $(BIN)/pytest -n auto --dist loadfile -m browser $$(grep -l mark.browser tests/test_*.py); fi
 

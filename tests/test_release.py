@@ -68,3 +68,18 @@ def test_the_shell_completes_commands(tmp_path):
         check=True,
     )
     assert done.stdout == "construct\n"
+
+
+def test_nothing_needs_the_modules_that_windows_lacks(tmp_path):
+    """Locks and limits of memory are left out there; training and verifying are not."""
+    code = (
+        "import sys; sys.modules['fcntl'] = sys.modules['resource'] = None\n"
+        "import headcount as hc, headcount.cli.app, headcount.memory\n"
+        "import headcount.sweeps.block_folder, headcount.sweeps.manifest, headcount.bench.verify\n"
+        "hc.gaussian_embeddings(8, 4)\n"
+        "print(headcount.memory.free_memory() > 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

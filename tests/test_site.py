@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, needs no other host, and its links lead."""
+"""The documentation site builds without a warning, needs no other host, and its links resolve."""
 
 from __future__ import annotations
 

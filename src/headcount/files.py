@@ -124,6 +124,18 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def lock(handle: int, wait: bool = True) -> None:
+    """Take the lock of an open file or folder until it is closed; Windows has no such locks.
+
+    An OSError says that there is none to take, or, without `wait`, that another process has it.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def save_tensors(
     path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:

@@ -5,7 +5,7 @@ Linux grants more memory than there is and kills a process that uses it: nothing
 
 from __future__ import annotations
 
-import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,9 +56,23 @@ def _of_group() -> float:
 
 
 def _of_process() -> float:
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return float("inf")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return float("inf")
     with suppress(OSError, ValueError):
         return limit - resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
     return float(limit)
+
+
+def peak_memory() -> float:
+    """The most bytes that this process has held at once; NaN on Windows."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return float("nan")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
 from headcount.bench.timing import Report, medians, silent
+from headcount.memory import peak_memory
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.makers import permutation_graph
 from headcount.shapes import Float
@@ -51,7 +51,7 @@ def verify_speed(
         "products_seconds": products,
         "ratio": ours / products,
         "gflops": 2 * items**2 * weights.budget / ours / 1e9,
-        "peak_memory_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "peak_memory_gb": peak_memory() / 1e9,
     }
 
 

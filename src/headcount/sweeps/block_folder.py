@@ -8,7 +8,6 @@ manifest.json  for every time it was worked on: command, commit, machine, versio
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import pandas as pd
 
 from headcount.block.spec import BlockResult
 from headcount.errors import InputError
-from headcount.files import load_frame, made_folder, save_frame
+from headcount.files import load_frame, lock, made_folder, save_frame
 from headcount.store.store import Store
 from headcount.sweeps.block_frame import block_frame, read_block_frame
 from headcount.sweeps.block_states import StateFolder
@@ -50,9 +49,9 @@ class BlockFolder:
         however it ends.
         """
         made_folder(self.path)
-        with (self.path / ".lock").open("w") as lock:
+        with (self.path / ".lock").open("w") as file:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(file.fileno(), wait=False)
             except OSError:
                 raise InputError(
                     f"{self.path}: another process trains there; wait for it, or name another"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from headcount.errors import InputError
-from headcount.files import replacing
+from headcount.files import lock, replacing
 from headcount.provenance import commit, machine, package_version, versions
 
 TRAINING = "runs"  # the stage of an entry whose seconds count as training
@@ -127,10 +126,13 @@ class Manifest:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing here meanwhile, where the file system can."""
+    if os.name == "nt":  # where a folder cannot be opened
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
         yield
     finally:
         os.close(handle)  # releases the lock
