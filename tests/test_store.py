@@ -239,6 +239,27 @@ def test_a_changed_checkpoint_is_not_given(path, change):
         assert store.checkpoints.load(spec_of(1)) is None  # the run begins again
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threshold", torch.zeros(1)),
+        ("threshold", torch.zeros(3, dtype=torch.float64)),
+        ("weights", torch.zeros(1, 2, 2)),
+        ("second", torch.zeros(1)),
+        ("taken", -1),
+        ("taken", 10**9),
+    ],
+    ids=["threshold", "dtype", "weights", "moments", "before", "after"],
+)
+def test_a_checkpoint_that_does_not_fit_its_run_is_not_given(path, name, value):
+    """One with a digest of its own: the native engine would write past the end of such tensors."""
+    state = _state(spec_of(1), 500)
+    setattr(state, name, value)
+    with Store(path) as store:
+        store.checkpoints.save([Checkpoint(spec_of(1), state, [], "a", "b")])
+        assert store.checkpoints.load(spec_of(1)) is None
+
+
 def _writers(*words: object) -> list[int]:
     """What the writers said they had committed."""
     root = Path(__file__).parents[1]

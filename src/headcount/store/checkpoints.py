@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -78,11 +79,18 @@ class Checkpoints:
             return None
         try:
             tensors = load(state)
-            for name in _PARTS[:-1]:  # release 0.1.0 wrote [W_Q, W_K] by head
-                tensors[name] = tensors[name].view(-1, spec.d_model, spec.key_dim)
-            whole = State(**{name: tensors[name] for name in _PARTS}, taken=taken)
-        except (SafetensorError, KeyError):
+            # Release 0.1.0 wrote [W_Q, W_K] by head, which are as many numbers.
+            shape = (spec.heads + spec.key_heads, spec.d_model, spec.key_dim)
+            parts = {name: tensors[name].view(shape) for name in _PARTS[:-1]}
+            parts["threshold"] = tensors["threshold"].view(3)
+        except (SafetensorError, KeyError, RuntimeError):
             return None
+        # The native engine reads and writes these numbers where they are, and asks no more.
+        if any(part.dtype != torch.float32 for part in parts.values()):
+            return None
+        if not 0 <= taken <= spec.steps:
+            return None
+        whole = State(**parts, taken=taken)
         return Checkpoint(spec, whole, history_of(history), by, on, seconds)
 
     def __len__(self) -> int:

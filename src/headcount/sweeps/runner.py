@@ -18,6 +18,7 @@ from headcount.sweeps.cost import Throughput, work
 from headcount.sweeps.file import SweepFile, read_sweep
 from headcount.sweeps.plans import BatchPlan
 from headcount.sweeps.writer import OnBeat, SweepProgress, SweepWriter
+from headcount.threads import torch_threads
 from headcount.training.engines.base import Engine, ThreadedEngine, lineage
 from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.spec import RunSpec
@@ -163,6 +164,7 @@ class LocalExecutor:
             trainer = _Trainer(single, ending)
             try:
                 while not ending.is_set() and (spec := next(waiting, None)):
+                    writer.check()  # a run that ends as an interrupt comes does not say so
                     if piece := writer.still_missing([spec]):
                         done, seconds = trainer.run(piece, writer)
                         self._throughput.learn(done, seconds / threads)
@@ -170,9 +172,10 @@ class LocalExecutor:
                 ending.set()  # the others save their states and end
                 raise
 
-        with ThreadPoolExecutor(threads) as pool:
-            trained = [pool.submit(train_next) for _ in range(threads)]
+        # Threads that each set torch's number of threads, and restore it, would mix them up.
+        with torch_threads(1), ThreadPoolExecutor(threads) as pool:
             try:
+                trained = [pool.submit(train_next) for _ in range(threads)]
                 wait(trained)
             except BaseException:  # an interrupt, which only the main thread is told
                 ending.set()

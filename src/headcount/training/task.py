@@ -53,9 +53,10 @@ def _task(spec: RunSpec) -> Task:
     seed, graph, rows = spec.seed, graph_of(spec), table_of(spec)
     spec.require_content(graph, rows)
     sampler = ContextSampler(graph, spec.length, spec.rate)
-    messages = messages_of(spec, rows)
-    # Hundreds of small operations: on a busy machine more threads mostly wait for one another.
+    # Hundreds of small operations: on a busy machine more threads mostly wait for one another. And
+    # a product's last bits would depend on their number.
     with torch_threads(1):
+        messages = messages_of(spec, rows)
         validation = sampler.draw(spec.validation, seed=seed, stream="validation")
         test = sampler.draw(spec.test, seed=seed, stream="test")
     return Task(graph, rows, messages, validation, test)
