@@ -33,9 +33,9 @@ function says({ digits, power }, number) {
   return digits * up * under === over * down;
 }
 
-/** float64 of a text as Python reads it; NaN where it is not a number. */
+/** float64 of a text as Python reads it from a file; NaN where it is not a number. */
 export function numberOf(text) {
-  const plain = text.trim().replace(/(?<=\d)_(?=\d)/g, "");
+  const plain = text.trim();
   return DECIMAL.test(plain) && /\d/.test(plain.split(/e/i)[0]) ? Number(plain) : Number.NaN;
 }
 
@@ -47,7 +47,7 @@ export function isRounded(text) {
     return whole.length > LONGEST || !Number.isFinite(number) || BigInt(number) !== BigInt(whole);
   }
   if (!Number.isFinite(number) || text.length > LONGEST) return false;
-  const written = partsOf(text.trim().replaceAll("_", ""));
+  const written = partsOf(text.trim());
   const { digits, power } = partsOf(String(number));
   return !(written.digits === digits && written.power === power) && !says(written, number);
 }
