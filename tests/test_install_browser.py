@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="apt-get is Debi
 def machine(tmp_path):
     """A machine with these programs alone, each a line of bash; gives exit code and output."""
 
-    def run(**programs: str) -> tuple[int, str]:
+    def run(required: str = "0", **programs: str) -> tuple[int, str]:
         folder, bin = tmp_path / "programs", tmp_path / ".venv" / "bin"
         for place in (folder, bin, tmp_path / "tools"):
             place.mkdir(parents=True)
@@ -36,7 +36,7 @@ def machine(tmp_path):
         shutil.copy(SCRIPT, tmp_path / "tools")
         done = subprocess.run(
             [tmp_path / "tools" / SCRIPT.name],
-            env={"PATH": str(folder), "HERE": str(folder)},
+            env={"PATH": str(folder), "HERE": str(folder), "BROWSER_REQUIRED": required},
             capture_output=True,
             text=True,
             check=False,
@@ -82,3 +82,9 @@ def test_it_is_installed_where_it_can_be(machine):
 def test_an_installation_that_fails_is_an_error(machine, apt):
     code, _ = machine(apt_get=apt, apt_cache="exit 0")
     assert code == 1
+
+
+def test_one_that_is_required_must_be_there(machine):
+    code, said = machine(required="1")
+    assert code == 1
+    assert "cannot be installed here" in said

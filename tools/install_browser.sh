@@ -3,13 +3,14 @@
 #
 # Ends with 0 when both are there, and with 3, after a line that says why, where they cannot be
 # installed: there is no apt-get, no right to use it, or no network. Everything that waits for a
-# network has a limit. Anything else that fails is an error.
+# network has a limit. Anything else that fails is an error, and with BROWSER_REQUIRED=1 so is this.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BIN=.venv/bin
 
 cannot() {
   echo "browser: cannot be installed here: $*"
+  [ "${BROWSER_REQUIRED:-0}" = 1 ] && exit 1
   exit 3
 }
 

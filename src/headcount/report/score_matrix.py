@@ -156,7 +156,7 @@ def _histogram(
     low, high = weights.threshold, weights.threshold
     for _, _, tile in parts.tiles(torch.float64, 1024):
         low, high = min(low, float(tile.min())), max(high, float(tile.max()))
-    bounds = _bin_bounds(low, high, sample)
+    bounds = _bin_bounds(low, high, weights.threshold, sample)
     everything = np.zeros(bounds.size - 1, dtype=np.int64)
     for _, _, tile in parts.tiles(torch.float64, 1024):
         everything += np.histogram(tile.numpy().clip(bounds[0], bounds[-1]), bounds)[0]
@@ -179,12 +179,17 @@ def _histogram(
     return pd.concat(frames, ignore_index=True)
 
 
-def _bin_bounds(low: float, high: float, sample: np.ndarray) -> np.ndarray:
-    """About `_BINS` equal bins; on a grid, as of integers, each holds equally many grid points."""
+def _bin_bounds(low: float, high: float, threshold: float, sample: np.ndarray) -> np.ndarray:
+    """About `_BINS` equal bins, one of which begins at τ.
+
+    On a grid, as of integers, each holds equally many grid points instead.
+    """
     width = (high - low) / _BINS or 1.0
     values = np.unique(sample)
     step = float(np.diff(values).min()) if 1 < values.size <= 200 else 0.0
     if step > 0:
         width = step * np.ceil(width / step)
-    start = low - step / 2
+        start = low - step / 2
+    else:
+        start = threshold - width * np.ceil((threshold - low) / width)
     return start + width * np.arange(int(np.ceil((high + step / 2 - start) / width)) + 1)
