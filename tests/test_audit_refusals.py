@@ -115,3 +115,34 @@ def test_quantized_weights_are_refused(tmp_path, dtype, name):
         model.require(range(LAYERS))
     with pytest.raises(hc.InputError, match=sentence):
         model.channel(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--layers", "0-99999999999"), "--layers 99999999999: no model has that layer"),
+        (("--layers", "0-9999"), "layer 3 is not in the model, which has 3"),
+        (("--edges", "0"), "at most 0 edges of a relation are too few; choose at least 8"),
+        (("--edges", "-3"), "at most -3 edges of a relation are too few"),
+        (("--permutations", "9" * 30), "permutations are too many; choose at most 1,000,000"),
+        (("--random-heads", "1000001"), "1000001 random heads are too many; choose at most"),
+    ],
+)
+def test_options_that_would_fill_the_memory_are_refused(tmp_path, command, words, message):
+    folder = write_model(tmp_path, "llama", drawn("llama"))
+    code, _, err = command("audit", folder, "--relations", "none", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_permutations_that_do_not_fit_are_refused_before_any_work(tmp_path, monkeypatch):
+    folder = write_model(tmp_path, "llama", drawn("llama"))
+    monkeypatch.setattr("headcount.memory.free_memory", lambda: 2.0**28)
+    with pytest.raises(hc.InputError, match="500,000 permutations and 5 random heads takes about"):
+        hc.audit(folder, relations=[hc.permutation_graph(50)], permutations=500_000, random_heads=5)
+
+
+def test_a_configuration_with_very_many_layers_is_refused(tmp_path):
+    folder = write_model(tmp_path, "llama", drawn("llama"), num_hidden_layers=10**12)
+    with pytest.raises(hc.InputError, match=r"no tensor 'model.layers.3.self_attn.q_proj.weight'"):
+        hc.audit(folder, relations=[])
