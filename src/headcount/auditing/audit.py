@@ -180,10 +180,16 @@ def _notes(
             "Layers after the first are on the direct path: they read the token embeddings as if "
             "no layer before had added anything. What they do on real text may be different."
         )
+    if any(layers) and not model.layout.norm and relations:
+        yield (
+            "This family normalises after each sublayer, so layers after the first read other rows "
+            "than the first. The random heads, the plain cosines and the fit to cosines that the "
+            "relations are compared with use the first layer's rows, at every layer."
+        )
     if model.layout.query_norm:
         yield (
             "This family normalises each head's queries and keys. Spectra are of the form before "
-            "that; scores and relations have it."
+            "that; scores and relations have it. Random heads do not."
         )
     if model.sizes.kv_heads < model.sizes.heads:
         yield (
