@@ -68,9 +68,9 @@ def audit(
     """Look into a model's key-query channels: spectra, overlap, relations, redundancy.
 
     Entropy ranks, overlaps, choices and the AUCs of relations are compared with
-    those of random weights of the same shape; norms, MRR and F1 are not. Scores
-    are of content alone, without positions; layers after the first are on the
-    direct path. Only the tensors of one layer are in memory at a time.
+    those of random weights of the same shape; norms, MRR, F1 and redundancy are
+    not. Scores are of content alone, without positions; layers after the first
+    are on the direct path. Only the tensors of one layer are in memory at a time.
 
     \b
     Examples:
