@@ -226,6 +226,14 @@ def test_keys_that_are_shared_are_not_compared(tmp_path):
     assert "all heads share one key" in overlap_text(found)
     assert any("share each key head" in note for note in found.notes)
     assert any("normalises each head's queries and keys" in note for note in found.notes)
+    assert any(note.endswith("Random heads do not.") for note in found.notes)
+
+
+def test_a_post_norm_model_says_whose_rows_its_relations_are_compared_on(tmp_path):
+    folder, graph = write_model(tmp_path, "bert", drawn("bert")), hc.permutation_graph(60, seed=1)
+    for layers, said in (([0], False), ([1], True)):
+        found = hc.audit(folder, layers=layers, relations=[graph], **FAST)
+        assert any("use the first layer's rows" in note for note in found.notes) == said
 
 
 def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):

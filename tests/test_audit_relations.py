@@ -56,7 +56,7 @@ def test_scores_are_those_of_the_plain_computation(seed, mutual, width):
         ]
         own = scores[source, target]
         above = sum((rival > own) + (rival == own) / 2 for rival in rivals)
-        aucs.append(1 - above / max(len(rivals), 1))
+        aucs.append(1 - above / len(rivals) if rivals else 0.5)
         ranks.append(1 / (1 + above))
     assert found.auc == pytest.approx(np.mean(aucs), abs=1e-5)
     assert found.mrr == pytest.approx(np.mean(ranks), abs=1e-5)
@@ -74,6 +74,15 @@ def test_scores_are_those_of_the_plain_computation(seed, mutual, width):
         for cut in on_edges
     )
     assert best - 0.06 <= found.f1 <= best + 1e-6  # bins can merge an edge with a non-edge
+
+
+def test_edges_without_a_rival_count_as_chance():
+    """Every source of a star has one edge and no other target: no head can do well or badly."""
+    star = hc.Graph.from_edges(12, [(source, 0) for source in range(1, 12)])
+    query, key = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    found = RelationTest(relation_of(star), ROWS[:12], permutations=3).judge(query, key)
+    assert (found.own.auc, found.residual.auc) == (0.5, 0.5)
+    assert (found.own.wins == 0.5).all()
 
 
 @given(st.integers(0, 10**6), st.booleans())

@@ -13,15 +13,17 @@ from headcount.auditing.compressibility import shared_time
 from headcount.auditing.layer_readings import LayerReadings
 from headcount.auditing.model import Model
 from headcount.auditing.opening import open_model
-from headcount.auditing.relation_data import MOST_EDGES, relation_on
+from headcount.auditing.relation_data import FEWEST_EDGES, MOST_EDGES, relation_on
 from headcount.auditing.relation_readings import RelationReadings
 from headcount.auditing.result import ModelAudit
 from headcount.auditing.token_rows import compared_rows, sampled_ids
 from headcount.errors import InputError
+from headcount.memory import require_memory
 from headcount.problem.graph import Graph
 from headcount.provenance import commit, machine, versions
 from headcount.theory.architectures import audit_architecture
 
+MOST_DRAWS = 1_000_000  # permutations, or random heads
 RELATIONS = ("antonyms", "hypernyms")  # that are looked for unless others are named
 
 
@@ -60,6 +62,7 @@ def audit(
     opened = open_model(model)
     chosen = _layers(opened, layers)
     _check(opened, offsets, permutations, random_heads, level)
+    _check_edges(most_edges)
     _check_times(compile_seconds, compress_seconds)
     opened.require(chosen)
     wanted = list(RELATIONS if relations is None else relations)
@@ -77,6 +80,11 @@ def audit(
         )
         for source in wanted
     ]
+    heads = len(chosen) * opened.sizes.heads
+    require_memory(
+        sum(reading.memory(heads) for reading in readings),
+        f"an audit with {permutations:,} permutations and {random_heads:,} random heads",
+    )
     ids = sampled_ids(opened, seed)
     tell("the token table")
     table = compared_rows(opened.inputs(ids), seed)
@@ -111,10 +119,10 @@ def audit(
     )
 
 
-def _layers(model: Model, layers: Sequence[int] | None) -> list[int]:
+def _layers(model: Model, layers: Sequence[int] | None) -> Sequence[int]:
     count = model.sizes.layers
     if layers is None:
-        return list(range(count))
+        return range(count)  # a configuration may name more layers than fit in memory
     for layer in layers:
         if not 0 <= layer < count:
             raise InputError(
@@ -142,6 +150,16 @@ def _check(
         )
     if random_heads < 2:
         raise InputError(f"{random_heads} random heads have no spread; choose at least 2")
+    for number, what in ((permutations, "permutations"), (random_heads, "random heads")):
+        if number > MOST_DRAWS:
+            raise InputError(f"{number} {what} are too many; choose at most {MOST_DRAWS:,}")
+
+
+def _check_edges(most_edges: int | None) -> None:
+    if most_edges is not None and most_edges < FEWEST_EDGES:
+        raise InputError(
+            f"at most {most_edges} edges of a relation are too few; choose at least {FEWEST_EDGES}"
+        )
 
 
 def _check_times(*seconds: float) -> None:
@@ -162,10 +180,16 @@ def _notes(
             "Layers after the first are on the direct path: they read the token embeddings as if "
             "no layer before had added anything. What they do on real text may be different."
         )
+    if any(layers) and not model.layout.norm and relations:
+        yield (
+            "This family normalises after each sublayer, so layers after the first read other rows "
+            "than the first. The random heads, the plain cosines and the fit to cosines that the "
+            "relations are compared with use the first layer's rows, at every layer."
+        )
     if model.layout.query_norm:
         yield (
             "This family normalises each head's queries and keys. Spectra are of the form before "
-            "that; scores and relations have it."
+            "that; scores and relations have it. Random heads do not."
         )
     if model.sizes.kv_heads < model.sizes.heads:
         yield (

@@ -71,7 +71,14 @@ def compiled_columns(
     pairs = torch.stack([torch.arange(len(choices)), choices], dim=1).numpy()
     graph = Graph.from_edges(len(choices), pairs)
     try:
-        found = compile(graph, table, heads=1, decide="top", time_limit=seconds, seed=seed)
+        found = compile(
+            *(graph, table),
+            heads=1,
+            decide="top",
+            time_limit=seconds,
+            seed=seed,
+            last_resort=False,
+        )
     except NoSolution:
         return query.shape[1]
     return min(found.weights.budget, query.shape[1])

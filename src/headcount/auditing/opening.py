@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -77,11 +78,13 @@ def _from_safetensors(path: Path, name: str) -> Model:
     layout = _with_prefix(HUGGING_FACE[kind], tensors)
     tensors.require(layout.embedding, (*tensors.shapes[layout.embedding][:1], sizes.d_model))
     epsilons = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon")
-    epsilon = next((float(config[key]) for key in epsilons if key in config), 1e-6)
-    rotary, note = _rotary(config, layout, sizes.key_dim, kind)
-    pre_scale = config.get("query_pre_attn_scalar") or sizes.key_dim
+    epsilon = next(
+        (_positive(config_file, key, config[key]) for key in epsilons if key in config), 1e-6
+    )
+    rotary, note = _rotary(config_file, config, layout, sizes.key_dim)
+    pre_scale = _given(config, "query_pre_attn_scalar", sizes.key_dim)
     tokens = tokens_in(folder)
-    scale = float(pre_scale) ** -0.5
+    scale = _positive(config_file, "query_pre_attn_scalar", pre_scale) ** -0.5
     return Model(name, sizes, layout, tensors, epsilon, tokens, rotary, note, scale)
 
 
@@ -100,25 +103,32 @@ def _from_gguf(file: GGUFFile, name: str) -> Model:
     file.require(layout.embedding, (vocabulary, d_model))
     sizes = Architecture(kind, d_model, heads, kv_heads, key_dim, layers, vocabulary)
     norm = "layer_norm_epsilon" if layout.centred else "layer_norm_rms_epsilon"
-    epsilon = float(file.field(f"{kind}.attention.{norm}") or 1e-6)
+    epsilon = _field(file, f"{kind}.attention.{norm}", 1e-6)
     rotary, note = None, ""
     if layout.rotary:
-        base = float(file.field(f"{kind}.rope.freq_base") or 10_000.0)
+        base = _field(file, f"{kind}.rope.freq_base", 10_000.0)
         width = file.size("rope.dimension_count", key_dim)
         scaled = file.field(f"{kind}.rope.scaling.type")
-        rotary = Rotary(base, width, layout.rotary == "halves")
+        rotary, note = _turning(base, width, layout, key_dim)
         if kind == "gemma3" or scaled not in (None, "none") or "rope_freqs.weight" in file:
             rotary, note = None, f"{kind} changes the rotary embedding's frequencies"
     tokens = file.field("tokenizer.ggml.tokens")
+    if tokens is not None and not (
+        isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    ):
+        raise InputError(
+            f"{file.path}: tokenizer.ggml.tokens is not a list of texts; convert the model again"
+        )
     return Model(name, sizes, layout, file, epsilon, tokens, rotary, note, sizes.key_dim**-0.5)
 
 
 def _rotary(
-    config: Mapping[str, Any], layout: Layout, key_dim: int, kind: str
+    path: Path, config: Mapping[str, Any], layout: Layout, key_dim: int
 ) -> tuple[Rotary | None, str]:
     """The rotary embedding; where it is not a plain one, None and why."""
     if not layout.rotary:
         return None, ""
+    kind = str(config.get("model_type"))
     inner = config.get("rope_parameters") or config.get("rope_scaling") or {}
     inner = inner if isinstance(inner, dict) else {}
     if (
@@ -127,9 +137,41 @@ def _rotary(
         or (inner.get("type", "default") != "default")
     ):
         return None, f"{kind} changes the rotary embedding's frequencies"
-    base = inner.get("rope_theta") or config.get("rope_theta") or 10_000.0
-    share = inner.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
-    return Rotary(float(base), int(key_dim * float(share)), layout.rotary == "halves"), ""
+    known = {**config, **{key: value for key, value in inner.items() if value is not None}}
+    base = _positive(path, "rope_theta", _given(known, "rope_theta", 10_000.0))
+    share = _given(known, "partial_rotary_factor", 1.0)
+    share = _positive(path, "partial_rotary_factor", share, most=1.0)
+    return _turning(base, int(key_dim * share), layout, key_dim)
+
+
+def _turning(base: float, width: int, layout: Layout, key_dim: int) -> tuple[Rotary | None, str]:
+    """A rotary embedding of `width` columns; None and why where they do not make pairs."""
+    if width % 2 or not 0 < width <= key_dim:
+        return None, f"the rotary embedding turns {width} of {key_dim} columns, which are not pairs"
+    return Rotary(base, width, layout.rotary == "halves"), ""
+
+
+def _given(config: Mapping[str, Any], key: str, default: float) -> Any:
+    """The value of an optional field, for which null stands for its absence."""
+    found = config.get(key)
+    return default if found is None else found
+
+
+def _field(file: GGUFFile, key: str, default: float) -> float:
+    found = file.field(key)
+    return default if found is None else _positive(file.path, key, found)
+
+
+def _positive(path: Path, key: str, value: Any, most: float = sys.float_info.max) -> float:
+    """A number of a configuration; text, null, zero and what is below or too large are refused."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 < value <= most):
+        wanted = "a positive number" + (f" of at most {most:g}" if most == 1 else "")
+        raise InputError(
+            f"{path}: {key} = {value!r:.60}: not {wanted}; use the configuration that belongs to "
+            "these weights"
+        )
+    return float(value)
 
 
 def _with_prefix(layout: Layout, tensors: ModelTensors) -> Layout:

@@ -17,7 +17,7 @@ from headcount.problem.relations import RELATIONS, relations
 from headcount.shapes import Int
 
 MOST_EDGES = 2_000  # of a larger relation a random part is used
-_FEWEST_EDGES = 8
+FEWEST_EDGES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +90,10 @@ def relation_on(
     ids = _token_ids(model, graph, name)
     here = (ids[graph.sources] >= 0) & (ids[graph.targets] >= 0)
     here &= graph.sources != graph.targets
-    if here.sum() < _FEWEST_EDGES:
+    if here.sum() < FEWEST_EDGES:
         raise InputError(
             f"relation {name}: {int(here.sum())} of its {graph.edges:,} edges join two tokens of "
-            f"the model, and at least {_FEWEST_EDGES} are needed; write whole words in the case "
+            f"the model, and at least {FEWEST_EDGES} are needed; write whole words in the case "
             "that the model uses"
         )
     items = _chosen_items(graph, np.flatnonzero(here), most_edges, seed)

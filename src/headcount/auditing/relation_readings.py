@@ -63,6 +63,13 @@ class RelationReadings:
         """x̂ at the first layer."""
         return self.model.inputs(self.relation.ids)
 
+    def memory(self, heads: int) -> int:
+        """Bytes that permutations, and what is kept of so many heads, take at most."""
+        edges, columns = self.relation.graph.edges, self.permutations + 1
+        judged = heads * len(self.offsets) + self.random_heads
+        moved = 4 * edges * columns  # permuted targets, and copies while they are made and read
+        return 8 * (moved + 2 * judged * (4 * columns + edges))  # a p-value copies its statistics
+
     def add(self, layer: int, channel: Channel) -> None:
         """Judge the heads of a layer."""
         pre_norm = bool(self.model.layout.norm)  # then every layer reads the same x̂

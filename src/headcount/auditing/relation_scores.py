@@ -4,6 +4,7 @@ Three effect sizes, all without a fitted number:
 
 - AUC: how often an edge (s, t) scores above a pair (s, t') with the same source that is not an
   edge, where t' is the target of some edge. Softmax compares scores within a row, and so does this.
+  An edge without such a pair counts as chance, 0.5.
 - MRR: the mean of 1/rank of t among these.
 - best F1: over all pairs at once, at the best of many thresholds. This is the paper's reading.
 
@@ -11,8 +12,9 @@ The p-value is of the mean standardised score over edges: each row of scores has
 and is divided by its deviation. Targets are dealt anew among the edges (`permuted_targets`), which
 keeps what a head knows about single words, such as that it prefers frequent ones, and destroys what
 it knows about pairs. All heads see the same permutations. The corrected p-value compares a head
-with the largest statistic over all heads under each permutation (Westfall and Young 1993), so that
-the chance of any false finding among the heads is at most the level.
+with the largest statistic over all heads under each permutation (Westfall and Young 1993). If
+targets are exchangeable given the table, the chance of any false finding among the heads is at most
+the level, for each relation.
 
 Related words have similar embeddings, so a head that scores similar words high follows most
 relations. Therefore what is left of each row of scores after a linear fit to the cosines of the
@@ -43,7 +45,8 @@ _TILE = 2**23  # scores held at a time
 class HeadScores:
     """What one head's scores say about a relation; `statistics` has the true edges' value first.
 
-    `wins` has for each edge the share of its rivals that score lower; their mean is the AUC.
+    `wins` has for each edge the share of its rivals that score lower; their mean is the AUC. An
+    edge without a rival says nothing about the head and counts 0.5.
     Residuals have no F1, since every row of them is standardised by itself.
     """
 
@@ -179,8 +182,8 @@ class _Sums:
         self._sums += standard.take(places).sum(0)
 
     def scores(self, f1: float) -> HeadScores:
-        rivals = self._test._others.sum(1)[self._test._edge_rows].clamp(min=1)
-        wins = 1 - self._above / rivals
+        rivals = self._test._others.sum(1)[self._test._edge_rows]
+        wins = torch.where(rivals > 0, 1 - self._above / rivals.clamp(min=1), 0.5)
         return HeadScores(
             auc=float(wins.mean()),
             mrr=float((1 / (1 + self._above)).mean()),

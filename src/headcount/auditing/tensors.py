@@ -24,6 +24,7 @@ from headcount.errors import InputError
 from headcount.shapes import Float
 
 _INDEX = "model.safetensors.index.json"
+_TYPES = ("F16", "BF16", "F32", "F64")  # of numbers that stand for themselves
 _ENTRIES = 2**24  # numbers of a table read at a time
 
 
@@ -84,10 +85,20 @@ class SafetensorsFiles(ModelTensors):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._homes: dict[str, Path] = {}
+        self._types: dict[str, str] = {}
         self.shapes = {}
         for file in _shards(path):
-            for name, shape in _listed(file):
-                self._homes[name], self.shapes[name] = file, shape
+            for name, shape, kind in _listed(file):
+                self._homes[name], self.shapes[name], self._types[name] = file, shape, kind
+
+    def require(self, name: str, shape: tuple[int, ...] | None = None) -> None:
+        """Refuse also numbers that need scales from elsewhere, as those of 8 bits do."""
+        if name in self and self._types[name] not in _TYPES:
+            raise InputError(
+                f"{self._homes[name]}: {name} is of type {self._types[name]}; quantized weights "
+                f"are not read, only {', '.join(_TYPES)}; give the unquantized model"
+            )
+        super().require(name, shape)
 
     def _read(self, name: str, rows: tuple[int, int] | None) -> Tensor:
         file = self._homes[name]
@@ -174,7 +185,7 @@ def _shards(path: Path) -> list[Path]:
     try:
         named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         files = sorted({path / str(file) for file in named.values()})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
             f"{index}: not an index of weights ('weight_map'); fetch the model again"
         ) from None
@@ -184,11 +195,12 @@ def _shards(path: Path) -> list[Path]:
     return files
 
 
-def _listed(file: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _listed(file: Path) -> Iterator[tuple[str, tuple[int, ...], str]]:
     try:
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118  (an opened file is not a dictionary)
-                yield name, tuple(opened.get_slice(name).get_shape())
+                part = opened.get_slice(name)
+                yield name, tuple(part.get_shape()), str(part.get_dtype())
     except SafetensorError as error:
         raise _damaged(file, error) from None
 

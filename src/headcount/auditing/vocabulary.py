@@ -10,6 +10,7 @@ from typing import Any
 from headcount.errors import InputError
 
 _SPACES = ("Ġ", "▁")  # how a space before a word is written: byte-level BPE, sentencepiece
+_GAPS, _ROOM = 8, 1_024  # ids are below 8 times the number of tokens, and 1,024 more
 
 
 def tokens_in(folder: Path) -> list[str] | None:
@@ -19,6 +20,10 @@ def tokens_in(folder: Path) -> list[str] | None:
         if path.is_file():
             try:
                 return read(path)
+            except RecursionError:
+                raise InputError(
+                    f"{path}: not a vocabulary that can be read (nested too deep); fetch it again"
+                ) from None
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(
                     f"{path}: not a vocabulary that can be read ({error}); fetch it again"
@@ -64,6 +69,14 @@ def _map(path: Path) -> list[str]:
 
 
 def _by_id(ids: dict[str, Any]) -> list[str]:
+    """Tokens in the order of their ids; gaps are empty, and few, so that ids bound the memory."""
+    most = _GAPS * len(ids) + _ROOM
+    for token, place in ids.items():
+        if not isinstance(place, int) or not 0 <= place < most:
+            raise ValueError(
+                f"token {token[:40]!r} has id {place!r:.40}, and {len(ids):,} tokens have ids from "
+                f"0 to {most - 1:,}"
+            )
     tokens = [""] * (max(ids.values()) + 1)
     for token, place in ids.items():
         tokens[place] = token

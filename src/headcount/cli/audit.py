@@ -16,6 +16,8 @@ from headcount.progress import progress_line
 if TYPE_CHECKING:
     from headcount.auditing.result import ModelAudit
 
+_DIGITS = 4  # of a layer's number, at most
+
 
 def audit(
     model: Annotated[
@@ -52,8 +54,8 @@ def audit(
     compress_seconds: Annotated[
         float,
         typer.Option(
-            help="Time in all to compile the own choices of some heads, 4 s or more for each; 0 "
-            "leaves it out."
+            help="Time in total to compile some heads' own choices, 4 s or more for each; 0 leaves "
+            "it out."
         ),
     ] = 60.0,
     out: Annotated[
@@ -65,9 +67,10 @@ def audit(
 ) -> None:
     """Look into a model's key-query channels: spectra, overlap, relations, redundancy.
 
-    Every number stands beside that of random weights of the same shape. Scores
-    are of content alone, without positions; layers after the first are on the
-    direct path. Only the tensors of one layer are in memory at a time.
+    Entropy ranks, overlaps, choices and the AUCs of relations are compared with
+    those of random weights of the same shape; norms, MRR, F1 and redundancy are
+    not. Scores are of content alone, without positions; layers after the first
+    are on the direct path. Only the tensors of one layer are in memory at a time.
 
     \b
     Examples:
@@ -107,13 +110,16 @@ def _numbers(text: str) -> list[int]:
     >>> _numbers("0-3, 8")
     [0, 1, 2, 3, 8]
     """
-    found: list[int] = []
+    found: set[int] = set()
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise InputError(f"--layers {text!r}: write numbers and ranges, such as 0-3,8")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        for number in (first, last):  # before a range is written out
+            if len(number) > _DIGITS:
+                raise InputError(f"--layers {number[:40]}: no model has that layer; choose others")
+        found.update(range(int(first), int(last or first) + 1))
+    return sorted(found)
 
 
 def _offsets(text: str) -> list[float]:

@@ -119,6 +119,8 @@ def _sections(audit: ModelAudit, folder: Path) -> Iterator[PageSection]:
             "Relations beside the best possible weights",
             "Compiled weights are the smallest found that decide every pair of the relation on "
             "the same table; a head that knows a relation ranks it well without deciding it. "
+            "D_K, G and R are of the edges used, which may be a sample, and the sizes may lie "
+            "outside the range in which the laws behind G and R were measured. "
             f"Intervals are from {RESAMPLES:,} bootstrap samples of source words, where there are "
             f"{FEWEST_WORDS} or more; that of the best head does not account for the choice among "
             "heads.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import Any
 
+from headcount.auditing.compressibility import RANDOM_HEADS
 from headcount.auditing.redundancy import measured_removal
 from headcount.auditing.result import ModelAudit
 from headcount.report.formatting import num, range_text
@@ -18,8 +19,8 @@ def rank_text(audit: ModelAudit) -> str:
     few = int((rank < random / 2).sum())
     return (
         f"The entropy rank says how many directions a head's form spreads over: {range_text(rank)} "
-        f"of {width}, mean {num(rank.mean())}, where random weights have {num(random)}. {few:,} of "
-        f"{len(rank):,} heads use less than half of what random weights do."
+        f"of {width}, mean {num(rank.mean())}, compared with {num(random)} for random weights. "
+        f"{few:,} of {len(rank):,} heads use less than half of what random weights do."
     )
 
 
@@ -30,7 +31,7 @@ def spectrum_text(audit: ModelAudit) -> str:
     return (
         f"The {range_text(energy)} largest singular values of a head hold 90 % of its energy, Σ s² "
         f"(median {num(energy.median())}); random weights take {num(audit.random['energy_rank'])}. "
-        "A curve above the dashed one is a head that leans on few directions."
+        "A curve above the dashed one is a head that relies on few directions."
     )
 
 
@@ -56,8 +57,8 @@ def choice_text(audit: ModelAudit) -> str:
     return (
         "A head's choice is the word that it scores highest for a word. To keep 90 % of its "
         f"choices, a head needs its {range_text(kept)} largest singular values (median "
-        f"{num(kept.median())} of {audit.sizes.key_dim}); random heads need "
-        f"{num(audit.random['kept_rank_90'])}."
+        f"{num(kept.median())} of {audit.sizes.key_dim}); {RANDOM_HEADS} random heads need "
+        f"{num(audit.random['kept_rank_90'])} on average."
     )
 
 
@@ -67,10 +68,10 @@ def column_text(audit: ModelAudit) -> str:
     columns, random = heads["compiled_columns"].dropna(), audit.random["compiled_columns"]
     return (
         f"Weights compiled to make all of a head's choices have {range_text(columns)} columns, "
-        f"where the head owns {audit.sizes.key_dim}; for random heads it is {num(random)} on "
-        f"average. {len(columns):,} of {len(heads):,} heads were compiled, each for a limited "
-        "time, so these are upper bounds. A head near the dashed line is no easier to compress "
-        "than a random one."
+        f"where the head owns {audit.sizes.key_dim}; for {RANDOM_HEADS} random heads it is "
+        f"{num(random)} on average. {len(columns):,} of {len(heads):,} heads were compiled, each "
+        "for a limited time, so these are upper bounds. A head near the dashed line is no easier "
+        "to compress than a random one."
     )
 
 
@@ -80,8 +81,8 @@ def table_text(audit: ModelAudit) -> str:
     own, gaussian = table.iloc[0], table.iloc[-1]
     return (
         f"{int(own['items']):,} random words as the first layer reads them. Their mean cosine is "
-        f"{num(own['mean_cosine'])}, and they spread over {num(own['participation'])} directions "
-        f"where Gaussian rows have {num(gaussian['participation'])}. ρ is the leakage of "
+        f"{num(own['mean_cosine'])}, and they spread over {num(own['participation'])} directions, "
+        f"compared with {num(gaussian['participation'])} for Gaussian rows. ρ is the leakage of "
         "Definition B.4; a block of 0 means that the theorem guarantees no head anything on this "
         "table."
     )
@@ -97,8 +98,9 @@ def relation_text(audit: ModelAudit) -> str:
     ]
     return (
         "AUC is how often a head scores an edge above a non-edge of the same source; 0.5 is "
-        f"chance. {'; '.join(parts)}. Related words have similar embeddings, so compare with the "
-        "AUC of plain cosines in the next table."
+        "chance, and an edge whose source has no non-edge counts as 0.5. "
+        f"{'; '.join(parts)}. Related words have similar embeddings, so compare with the AUC of "
+        "plain cosines in the next table."
     )
 
 
