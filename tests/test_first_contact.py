@@ -54,7 +54,7 @@ def test_a_name_that_is_not_text_is_printed_all_the_same(command):
     name = b"\xff.safetensors".decode("utf-8", "surrogateescape")
     code, _, err = command("show", name, encoding="utf-8")
     assert code == 2
-    assert err == "error: ?.safetensors: no such file; check the path\n"
+    assert err == "error: \\udcff.safetensors: no such file; check the path\n"
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])

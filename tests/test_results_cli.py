@@ -214,17 +214,26 @@ def _gone() -> int:
 
 
 def test_a_sweep_that_no_longer_writes():
-    process = (os.getpid(), socket.gethostname())
-    here = SweepRecord(1, "a", "running", *process, 0.0, 100.0, 0, 4, 400, 1, 100, 100, 2.0)
+    process, now = (os.getpid(), socket.gethostname()), time.time()
+    times = (now, now + 100)  # started, updated
+    here = SweepRecord(1, "a", "running", *process, *times, 0, 4, 400, 1, 100, 100, 2.0)
     gone, there = replace(here, pid=_gone()), replace(here, host="elsewhere")
-    assert [sweep.state_at(105) for sweep in (here, gone, there)] == [
+    assert [sweep.state_at(now + 105) for sweep in (here, gone, there)] == [
         "running",
         "running",
         "running",
     ]
-    assert [sweep.state_at(150) for sweep in (here, gone, there)] == ["running", "died", "running"]
-    assert [sweep.state_at(999) for sweep in (here, gone, there)] == ["silent", "died", "died"]
-    assert replace(here, state="finished").state_at(999) == "finished"
-    assert here.remaining(110) == 290
-    assert replace(here, settled_steps=0).remaining(110) is None
+    assert [sweep.state_at(now + 150) for sweep in (here, gone, there)] == [
+        "running",
+        "died",
+        "running",
+    ]
+    assert [sweep.state_at(now + 999) for sweep in (here, gone, there)] == [
+        "silent",
+        "died",
+        "died",
+    ]
+    assert replace(here, state="finished").state_at(now + 999) == "finished"
+    assert here.remaining(now + 110) == pytest.approx(290)
+    assert replace(here, settled_steps=0).remaining(now + 110) is None
     assert replace(here, total_steps=0).share == 0

@@ -64,7 +64,7 @@ def _more_heads() -> LawVerdict:
     row: Any
     for row in _of("more heads").itertuples():
         if (row.items, row.d_model) in two.index:
-            shares.append(row.width_ratio / two[row.items, row.d_model])
+            shares.append(float(row.width_ratio / two[row.items, row.d_model]))
     missing = _GROUPS["more heads"] - len(shares)
     all_more = not missing and all(share >= 1.05 for share in shares)
     verdict = _judged(all_more, sum(share < 1 for share in shares) >= 2, missing)
