@@ -5,11 +5,11 @@ torch is imported by type checkers alone: `headcount --version` asks here for th
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import sys
 from functools import cache
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from headcount.errors import InputError
@@ -143,21 +143,28 @@ def _call_interruptibly(
     that the runs point at: an interrupt may free the caller's references while the kernels still
     write.
     """
-    stop, codes, begun, ended = ctypes.c_int32(0), [], Event(), Event()
+    # Plain locks, each released once, and not `Thread` and `Event`: these hold locks of their own
+    # in Python code, and an interrupt there would leave one taken for ever.
+    stop, codes, finished = ctypes.c_int32(0), [], []
+    begun, ended = _thread.allocate_lock(), _thread.allocate_lock()
+    begun.acquire()
+    ended.acquire()
 
     def call(held: object = held) -> None:
-        begun.set()
+        begun.release()
         try:
             codes.append(_call(level, runs, steps, scratch, stop))
         finally:
-            ended.set()
+            finished.append(True)
+            ended.release()
 
     try:
-        Thread(target=call, daemon=True).start()
-        ended.wait()  # not `join`: once interrupted, it takes a living thread for dead
+        _thread.start_new_thread(call, ())
+        ended.acquire()
     except BaseException:
         stop.value = 1
-        if begun.wait(0.2):  # a thread that has not begun by then will find `stop` set
-            ended.wait()
+        # A thread that has not begun by then will find `stop` set.
+        if begun.acquire(timeout=0.2) and not finished:
+            ended.acquire()
         raise
     return codes[0] if codes else 1
