@@ -239,6 +239,7 @@ def test_a_post_norm_model_says_whose_rows_its_relations_are_compared_on(tmp_pat
 def test_an_audit_is_written_as_tables_and_a_page(found, tmp_path):
     page = found.save(tmp_path / "out")
     text = page.read_text(encoding="utf-8")
+    assert f"<h1>What the key–query channels of {found.model} hold</h1>" in text
     for title in ("Shape and capacity", "Spectra", "Overlap between heads", "Redundancy"):
         assert f">{title} <" in text
     assert "Layers after the first are on the direct path" in text
