@@ -44,7 +44,7 @@ def block(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="local:N worker processes, or a dask scheduler: tls://host:port, tcp://host:port."
+            help="local:N processes, gpus (one per device), or a dask scheduler: tls://host:port."
         ),
     ] = None,
     time_limit: Annotated[

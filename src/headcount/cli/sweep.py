@@ -42,7 +42,7 @@ def sweep(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="local:N worker processes, or a dask scheduler: tls://host:port, tcp://host:port."
+            help="local:N processes, gpus (one per device), or a dask scheduler: tls://host:port."
         ),
     ] = None,
     quiet: Quiet = False,
@@ -58,6 +58,7 @@ def sweep(
       headcount sweep small.toml --dry-run
       headcount sweep small.toml
       headcount sweep small.toml --cluster local:4
+      headcount sweep small.toml --cluster gpus
     """
     from headcount.sweeps.file import read_sweep
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,16 @@ from headcount.sweeps.cluster_address import SchedulerAddress, TlsFiles
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
+_START = 120.0  # seconds that worker processes may take to start
+
 
 @contextmanager
 def connected_cluster(
     address: str, notice: Notice, tls: TlsFiles | None = None
 ) -> Iterator[Cluster]:
-    """Workers at `local:N` (N processes here) or at a scheduler, `tls://host:port` or `tcp://…`.
+    """Workers at `local:N`, at `gpus`, or at a scheduler, `tls://host:port` or `tcp://…`.
 
+    `local:N` are N processes on this machine, `gpus` is one for each of its CUDA devices.
     `tls` has the certificates of a tls:// scheduler; without it, dask's environment names them.
     """
     try:
@@ -34,14 +38,9 @@ def connected_cluster(
         if name.startswith(("distributed", "tornado")):
             # What matters is reported in our own words.
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    kind, _, rest = address.partition(":")
-    if kind == "local":
-        if not rest.isdecimal() or not 1 <= len(rest) <= 4 or not 1 <= int(rest) <= 1024:
-            raise InputError(
-                f"--cluster {address} does not say how many processes; "
-                "write local:4, up to local:1024"
-            )
-        with _local_cluster(int(rest)) as local, Client(local, set_as_default=False) as client:
+    if (own := _on_this_machine(address)) is not None:
+        with own as local, Client(local, set_as_default=False) as client:
+            _await_workers(client, len(local.worker_spec))
             yield Cluster(client, None, notice)
         return
     scheduler = SchedulerAddress.of(address)
@@ -67,6 +66,57 @@ def connected_cluster(
         yield cluster
     finally:
         cluster.disconnect()
+
+
+def _on_this_machine(address: str) -> LocalCluster | None:
+    """The workers of `local:N` or `gpus`, being started; None for another address."""
+    kind, _, rest = address.partition(":")
+    if kind == "local":
+        if not rest.isdecimal() or not 1 <= len(rest) <= 4 or not 1 <= int(rest) <= 1024:
+            raise InputError(
+                f"--cluster {address} does not say how many processes; "
+                "write local:4, up to local:1024"
+            )
+        return _local_cluster(int(rest))
+    return _gpu_cluster(_devices()) if address == "gpus" else None
+
+
+def _await_workers(client: Client, number: int) -> None:
+    try:
+        client.wait_for_workers(number, timeout=_START)
+    except TimeoutError as error:
+        raise _not_started(number, error) from error
+
+
+def _not_started(workers: int, error: Exception) -> InputError:
+    return InputError(
+        f"the {workers} worker processes did not start ({error}); try fewer, or try again"
+    )
+
+
+def _devices() -> list[str]:
+    """The CUDA devices that this process sees, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if not count:
+        raise InputError("--cluster gpus: torch sees no CUDA device; use local:4 for the CPU")
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [part.strip() for part in named.split(",")] if named else [str(n) for n in range(count)]
+
+
+def _gpu_cluster(devices: Sequence[str]) -> LocalCluster:
+    """A worker process per device, which sees no other.
+
+    dask gives all workers of a local cluster one environment, so these are added one by one.
+    """
+    cluster = _local_cluster(0)
+    for device in devices:
+        for name, worker in cluster.new_worker_spec().items():
+            options = {**worker["options"], "env": {"CUDA_VISIBLE_DEVICES": device}}
+            cluster.worker_spec[name] = {**worker, "options": options}
+    cluster.scale(len(devices))  # starts those that are described
+    return cluster
 
 
 def _local_cluster(workers: int) -> LocalCluster:
@@ -101,6 +151,4 @@ def _local_cluster(workers: int) -> LocalCluster:
                 silence_logs=logging.CRITICAL,
             )
     except (RuntimeError, OSError, TimeoutError) as error:
-        raise InputError(
-            f"the {workers} worker processes did not start ({error}); try fewer, or try again"
-        ) from error
+        raise _not_started(workers, error) from error

@@ -21,6 +21,7 @@ from headcount.training.train import UnderWay
 # that a worker that dies loses little.
 _SHARD = 10.0
 _WIDE_SHARD = 30.0  # for one with a GPU, which needs many runs to be fast
+_FULL = 1024  # runs that keep a GPU busy: one per program, a few programs per multiprocessor
 _LEAST_SHARD = 1.0
 SHARD_LIMIT = 30.0  # seconds after which a shard ends and returns what is under way
 _FIRST_LIMIT = 3.0  # of the first shards: they come back soon, and a driver that dies loses little
@@ -110,10 +111,12 @@ class RunQueue:
         # Towards the end shards get smaller, so that all workers end together.
         fair = sum(map(work, queue)) / worker.throughput.rate / (2 * workers)
         most = min(_SHARD, max(_FIRST_LIMIT, time.monotonic() - self._began))
-        most = _WIDE_SHARD if worker.kind[1].startswith("cuda") else most
+        is_wide = worker.kind[1].startswith("cuda")
+        most = _WIDE_SHARD if is_wide else most
         number = worker.throughput.runs_in(queue, min(most, max(fair, _LEAST_SHARD)))
-        # Of long runs as many as the worker has threads, as long as there are some for all workers.
-        number = max(number, min(worker.threads, -(-len(queue) // workers)))
+        # Of long runs as many as the worker has threads, and as many as fill a GPU, which is not
+        # faster with fewer; as long as there are some for all workers.
+        number = max(number, min(_FULL if is_wide else worker.threads, -(-len(queue) // workers)))
         return [queue.popleft() for _ in range(number)]
 
     def _shard(self, specs: list[RunSpec], worker: Worker[RunSpec]) -> Shard[RunSpec]:

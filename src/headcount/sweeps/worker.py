@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +21,7 @@ from headcount.provenance import versions
 from headcount.training.engines.base import Engine, lineage
 from headcount.training.engines.selection import EngineName, choose_engine
 from headcount.training.result import RunResult
+from headcount.training.spec import RunSpec
 from headcount.training.train import UnderWay, train
 
 # Engine and lineage: states are resumed where they began, as the last bits may differ elsewhere.
@@ -62,6 +63,17 @@ def describe_worker(engine: EngineName) -> tuple[Kind, str]:
     return (chosen.name, lineage(chosen)), versions()["headcount"]
 
 
+_warm = set[Hashable]()  # groups of specs whose kernels this worker has
+
+
+def _warm_up(engine: Engine, specs: Sequence[RunSpec]) -> None:
+    """Compile what these runs need and no shard before them needed."""
+    fresh = [spec for spec in specs if engine.group(spec) not in _warm]
+    if fresh:
+        engine.prepare(fresh)
+        _warm.update(engine.group(spec) for spec in fresh)
+
+
 def run_shard(
     runs: Sequence[UnderWay],
     engine: EngineName,
@@ -76,7 +88,8 @@ def run_shard(
         register_bytes(key, data)
     if lacks := unregistered(key for run in runs for key in run.spec.contents):
         return Report(left=list(runs), lacks=lacks)
-    report, began = Report(), time.monotonic()
+    _warm_up(_engine(engine), [run.spec for run in runs])
+    report, began = Report(), time.monotonic()  # the shard's time is that of training
 
     def on_block(steps: int, under_way: Callable[[], list[UnderWay]]) -> None:
         report.steps += steps

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 
 from headcount.provenance import cores
 from headcount.training.engines.base import Engine
@@ -20,14 +20,15 @@ def warm_up(specs: Sequence[RunSpec], engine: Engine) -> int:
     """Bring every kernel that these runs need into Triton's cache; returns the number of shapes.
 
     Shapes are tried one by one while they come from the cache. From the first one that has to be
-    compiled, which takes seconds, the rest is compiled by as many processes as there are cores.
+    compiled, which takes seconds, the rest is compiled by as many processes as there are cores. A
+    daemonic process, as a dask worker is, may not start others and compiles them itself.
     """
     shapes = [runs[0] for runs in _by_shape(specs, engine)]
-    left = iter(shapes)
+    left, alone = iter(shapes), current_process().daemon
     for spec in left:
         began = time.perf_counter()
         touch(spec, engine)
-        if time.perf_counter() - began > _CACHED:
+        if time.perf_counter() - began > _CACHED and not alone:
             break
     rest = list(left)
     if len(rest) > 1 and cores() > 1:
