@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import os
 from collections import deque
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +17,8 @@ from headcount import RunSpec
 from headcount.errors import InputError
 from headcount.store.store import Store
 from headcount.sweeps import cluster_queue, worker
-from headcount.sweeps.cluster import ClusterExecutor
-from headcount.sweeps.cluster_connection import connected_cluster
+from headcount.sweeps.cluster import Cluster, ClusterExecutor
+from headcount.sweeps.cluster_connection import _devices, connected_cluster
 from headcount.sweeps.cluster_queue import RunQueue, Worker
 from headcount.sweeps.cost import Throughput
 from headcount.sweeps.plans import GridPlan
@@ -42,6 +44,7 @@ SPECS = [RunSpec(8, 4, heads, 2, seed, **TINY) for heads in (1, 2) for seed in r
 def test_two_pinned_workers_write_the_table_of_one_process(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5")
+    trained = _spread(monkeypatch)
     said = list[str]()
     with Store(tmp_path / "one.sqlite") as store:
         run_sweep(GridPlan(SPECS), store, LocalExecutor(choose_engine("triton")), "one")
@@ -49,11 +52,45 @@ def test_two_pinned_workers_write_the_table_of_one_process(tmp_path, monkeypatch
         Store(tmp_path / "two.sqlite") as store,
         connected_cluster("gpus", said.append) as connected,
     ):
-        seen = connected._client.run(os.getenv, "CUDA_VISIBLE_DEVICES")
+        seen = connected._client.run(_own_process)
         run_sweep(GridPlan(SPECS), store, ClusterExecutor(connected, "triton"), "two")
-    assert sorted(seen.values()) == ["3", "GPU-5"]
+    assert sorted(seen.values()) == [("3", False), ("GPU-5", False)]
     assert said == []
+    assert set(trained) == set(seen)  # both took part
+    assert sorted(chain(*trained.values())) == list(range(len(SPECS)))
     assert table(tmp_path / "two.sqlite") == table(tmp_path / "one.sqlite")
+
+
+def _own_process() -> tuple[str | None, bool]:
+    """The devices of a worker, and whether it is barred from starting processes."""
+    return os.getenv("CUDA_VISIBLE_DEVICES"), multiprocessing.current_process().daemon
+
+
+def _spread(monkeypatch) -> dict[str, list[int]]:
+    """Wait for all workers and cut small shards; the specs that each worker trains, by number."""
+    trained, assign, submit = dict[str, list[int]](), Cluster._assign, Cluster._submit
+
+    def when_all_are_known(self, queue):
+        if all(one.kind for one in self._workers.values()):
+            assign(self, queue)
+
+    def recorded(self, name, function, *arguments):
+        if function is worker.run_shard:
+            trained.setdefault(name, []).extend(SPECS.index(run.spec) for run in arguments[0])
+        return submit(self, name, function, *arguments)
+
+    monkeypatch.setattr(Cluster, "_assign", when_all_are_known)
+    monkeypatch.setattr(Cluster, "_submit", recorded)
+    monkeypatch.setattr(cluster_queue, "_LEAST_SHARD", 0.0)
+    return trained
+
+
+def test_devices_are_those_that_cuda_counts(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert _devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 1,-1,2")
+    assert _devices() == ["4", "1"]
 
 
 def test_without_a_gpu_there_is_a_remedy(monkeypatch):

@@ -40,7 +40,6 @@ def connected_cluster(
             logging.getLogger(name).setLevel(logging.CRITICAL)
     if (own := _on_this_machine(address)) is not None:
         with own as local, Client(local, set_as_default=False) as client:
-            _await_workers(client, len(local.worker_spec))
             yield Cluster(client, None, notice)
         return
     scheduler = SchedulerAddress.of(address)
@@ -81,13 +80,6 @@ def _on_this_machine(address: str) -> LocalCluster | None:
     return _gpu_cluster(_devices()) if address == "gpus" else None
 
 
-def _await_workers(client: Client, number: int) -> None:
-    try:
-        client.wait_for_workers(number, timeout=_START)
-    except TimeoutError as error:
-        raise _not_started(number, error) from error
-
-
 def _not_started(workers: int, error: Exception) -> InputError:
     return InputError(
         f"the {workers} worker processes did not start ({error}); try fewer, or try again"
@@ -101,21 +93,34 @@ def _devices() -> list[str]:
     count = torch.cuda.device_count()
     if not count:
         raise InputError("--cluster gpus: torch sees no CUDA device; use local:4 for the CPU")
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [part.strip() for part in named.split(",")] if named else [str(n) for n in range(count)]
+    if named := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        # CUDA ignores what follows a name that it does not know.
+        return [part.strip() for part in named.split(",")][:count]
+    return [str(number) for number in range(count)]
 
 
 def _gpu_cluster(devices: Sequence[str]) -> LocalCluster:
     """A worker process per device, which sees no other.
 
-    dask gives all workers of a local cluster one environment, so these are added one by one.
+    dask gives all workers of a local cluster one environment, so these are added one by one. They
+    are not daemonic: such a process may not start those that compile kernels on the other cores.
     """
+    from dask import config
+
     cluster = _local_cluster(0)
-    for device in devices:
-        for name, worker in cluster.new_worker_spec().items():
-            options = {**worker["options"], "env": {"CUDA_VISIBLE_DEVICES": device}}
-            cluster.worker_spec[name] = {**worker, "options": options}
-    cluster.scale(len(devices))  # starts those that are described
+    try:
+        for device in devices:
+            for name, worker in cluster.new_worker_spec().items():
+                options = {**worker["options"], "env": {"CUDA_VISIBLE_DEVICES": device}}
+                cluster.worker_spec[name] = {**worker, "options": options}
+        with config.set({"distributed.worker.daemon": False}):
+            cluster.scale(len(devices))  # starts those that are described
+            cluster.wait_for_workers(len(devices), timeout=_START)
+    except BaseException as error:
+        cluster.close()
+        if isinstance(error, (RuntimeError, OSError, TimeoutError)):
+            raise _not_started(len(devices), error) from error
+        raise
     return cluster
 
 
@@ -132,8 +137,8 @@ def _local_cluster(workers: int) -> LocalCluster:
         security = Security.temporary()
     except ImportError:
         raise InputError(
-            "--cluster local:N needs the package cryptography, for certificates that keep other "
-            "users out; install it with: pip install cryptography"
+            "a cluster on this machine needs the package cryptography, for certificates that keep "
+            "other users out; install it with: pip install cryptography"
         ) from None
     routes = {f"distributed.{side}.http.routes": [] for side in ("scheduler", "worker")}
     try:
