@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headcount.errors import InputError
 from headcount.sweeps.cluster import Cluster, Notice
@@ -110,7 +110,8 @@ def _gpu_cluster(devices: Sequence[str]) -> LocalCluster:
     cluster = _local_cluster(0)
     try:
         for device in devices:
-            for name, worker in cluster.new_worker_spec().items():
+            described: dict[Any, Any] = cluster.new_worker_spec()
+            for name, worker in described.items():
                 options = {**worker["options"], "env": {"CUDA_VISIBLE_DEVICES": device}}
                 cluster.worker_spec[name] = {**worker, "options": options}
         with config.set({"distributed.worker.daemon": False}):
