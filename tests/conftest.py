@@ -20,7 +20,9 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     # Before the hook: triton reads the kernels' source itself.
+    import headcount.attention.pair_kernels
     import headcount.block.kernels
+    import headcount.compiler.slope_kernel
     import headcount.training.engines.triton.kernels.checks
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
 

@@ -169,7 +169,7 @@ def test_a_seed_decides_the_weights() -> None:
 def test_a_budget_too_small_says_how_far_it_got() -> None:
     with pytest.raises(
         NoSolution,
-        match=r"closest, D_K = 1 in 1 heads?, had \d+ violations among the 1,024 scores of",
+        match=r"closest, D_K = 1 in 1 heads?, had \d+ violations among 1,024 pairs and",
     ):
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=1)
 

@@ -40,7 +40,8 @@ def test_a_release_alone():
 
 
 def test_results_are_checked_and_failures_count(monkeypatch):
-    job = {"items": 8, "d_model": 4, "budget": 2, "degree": 1, "seed": 1, "time_limit": 1.0}
+    job = {"items": 8, "d_model": 4, "budget": 2, "degree": 1, "seed": 1}
+    job |= {"time_limit": 1.0, "device": "cpu"}
 
     class Wrong:
         weights = KeyQuery(torch.ones(1, 4, 1), torch.ones(1, 4, 1), 0.0)

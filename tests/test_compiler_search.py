@@ -144,7 +144,7 @@ def test_an_interrupted_descent_says_how_far_it_got() -> None:
         if "step 20" in line:
             raise KeyboardInterrupt
 
-    said = r"before the interruption in 1 attempt; .* had \d+ violations? among the 2,048 scores of"
+    said = r"before the interruption in 1 attempt; .* had \d+ violations? among 1,024 pairs"
     with pytest.raises(NoSolution, match=said):
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=2, progress=interrupt)
 

@@ -6,6 +6,7 @@ The pass runs in float64, or in float32 where there is much to do. A score withi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from headcount.attention.exact import ErrorBound, PairDecider, cuts
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
 from headcount.attention.rescaling import rescaled, scaled_back, scaled_back_bound
+from headcount.attention.sieve import Sieve, sieve_runs_on
 from headcount.problem.graph import Graph
 from headcount.shapes import Float, Int
 
@@ -30,6 +32,11 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
     weights, table, exponent = rescaled(weights, table)
     decider = PairDecider.of(weights, table)
     dtype = choose_dtype(precision, graph.items**2 * weights.budget, decider.bound)
+    quick = dtype == torch.float32 and precision == "auto" and decider.parts.temperature is None
+    if quick and sieve_runs_on(table.device, graph.items, graph.edges):
+        sieved = _sieved(original, decider, graph, exponent)
+        if sieved is not None:
+            return sieved
     size = tile_size(table.device)
     edges = EdgesByTile.of(graph, size, table.device)
     edge_scores = torch.empty(graph.edges, dtype=dtype, device=table.device)
@@ -63,6 +70,42 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
         highest_non_edge=_highest_non_edge(decider, peaks, exponent),
         score_error=scaled_back_bound(error, exponent),
         checked_in="float64" if dtype == torch.float64 else "float32, open pairs in float64",
+    )
+
+
+def _sieved(
+    original: KeyQuery, decider: PairDecider, graph: Graph, exponent: int
+) -> Recovery | None:
+    """All pairs in half precision, and again in float64 those that this leaves open.
+
+    None where they are too many: weights that are far from exact.
+    """
+    sieve, threshold = Sieve.of(decider.parts, graph), decider.weights.threshold
+    everything = torch.full((graph.items,), torch.inf, device=decider.table.device)
+    peaks, _, _ = sieve.sift(everything, listed=False)
+    low, _ = cuts(threshold, sieve.error + decider.bound.float64, torch.float32)
+    # The highest two may swap places when each is off by the bound.
+    low = min(low, float(peaks.max()) - 2 * sieve.error * (1 + 1e-6))
+    _, count, places = sieve.sift(torch.full_like(everything, low))
+    if count > len(places):
+        return None
+    open_pairs = places // graph.items, places % graph.items
+    false_positives = decider.predicted(decider.parts.at(*open_pairs), *open_pairs).sum()
+    sources, targets = (
+        torch.from_numpy(part.copy()).to(places) for part in (graph.sources, graph.targets)
+    )
+    hits = int(decider.predicted(decider.parts.at(sources, targets), sources, targets).sum())
+    return summarise(
+        original,
+        scope="all pairs",
+        pairs=graph.items**2,
+        hits=hits,
+        false_positives=int(false_positives),
+        false_negatives=graph.edges - hits,
+        lowest_edge=_extreme(decider, sources, targets, torch.argmin, exponent),
+        highest_non_edge=_extreme(decider, *open_pairs, torch.argmax, exponent),
+        score_error=scaled_back_bound(decider.bound.float64, exponent),
+        checked_in="half precision, open pairs in float64",
     )
 
 
@@ -135,13 +178,7 @@ def _lowest_edge(
     if not scores.numel():
         return None
     near = scores.topk(min(_NEAR, scores.numel()), largest=False).indices
-    again = decider.parts.at(edges.sources[near], edges.targets[near])
-    best = near[again.argmin()]
-    return Extreme(
-        scaled_back(float(again.min()), exponent),
-        int(edges.sources[best]),
-        int(edges.targets[best]),
-    )
+    return _extreme(decider, edges.sources[near], edges.targets[near], torch.argmin, exponent)
 
 
 def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Extreme | None:
@@ -149,8 +186,20 @@ def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Ext
         return None
     near = [(source, target) for _, source, target in sorted(peaks.pairs, reverse=True)[:_NEAR]]
     sources, targets = torch.tensor(near, device=decider.table.device).unbind(1)
-    again = decider.parts.at(sources, targets)
-    best = int(again.argmax())
-    return Extreme(
-        scaled_back(float(again[best]), exponent), int(sources[best]), int(targets[best])
-    )
+    return _extreme(decider, sources, targets, torch.argmax, exponent)
+
+
+def _extreme(
+    decider: PairDecider,
+    sources: Int[Tensor, " pairs"],
+    targets: Int[Tensor, " pairs"],
+    choose: Callable[[Tensor], Tensor],
+    exponent: int,
+) -> Extreme | None:
+    """The lowest or highest of these pairs in float64."""
+    if not sources.numel():
+        return None
+    scores = decider.parts.at(sources, targets)
+    best = int(choose(scores))
+    score = scaled_back(float(scores[best]), exponent)
+    return Extreme(score, int(sources[best]), int(targets[best]))

@@ -13,7 +13,7 @@ from headcount.attention.key_query import KeyQuery
 from headcount.errors import InputError
 from headcount.shapes import Float, Int
 
-_CHUNK = 2**22  # numbers of chosen pairs' projections held at once
+_CHUNK = {"cpu": 2**22, "cuda": 2**27}  # numbers of chosen pairs' projections held at once
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Projections:
         """Scores of chosen pairs in float64."""
         if not sources.numel():
             return torch.empty(0, dtype=torch.float64, device=sources.device)
-        chunk = max(1, _CHUNK // sum(part.shape[1] for part in self.queries))
+        chunk = max(1, _CHUNK[sources.device.type] // sum(part.shape[1] for part in self.queries))
         heads = list(zip(self.queries, self.keys, strict=True))
         parts = [
             self._joined(torch.stack([(query[i] * key[j]).sum(1) for query, key in heads]))

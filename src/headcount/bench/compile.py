@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 import headcount
 from headcount.bench import compile_worker
 from headcount.bench.timing import Report, silent
@@ -49,6 +51,7 @@ def compile_speed(
     seeds: Sequence[int] = range(20, 25),
     time_limit: float = 120.0,
     threads: int = 1,
+    device: str = "cpu",
     report: Report = silent,
 ) -> list[dict[str, Any]]:
     """Time `compile` at each point and seed; with `against`, the other source takes turns with us.
@@ -58,6 +61,10 @@ def compile_speed(
     used, so they suffer less from other work on the machine. A search that finds nothing counts
     with the time that it took.
     """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
     sources = [Path(headcount.__file__).parents[1]]
     if against is not None:
         if not (Path(against) / "headcount").is_dir():
@@ -67,12 +74,12 @@ def compile_speed(
     with ExitStack() as stack:
         workers = [stack.enter_context(_worker(source, threads)) for source in sources]
         for worker in workers:
-            _ask(worker, CompilePoint(16, 8, 6), 0, time_limit)
+            _ask(worker, CompilePoint(16, 8, 6), 0, time_limit, device)
         for point in points:
             found: list[list[dict[str, Any]]] = [[] for _ in workers]
             for seed in seeds:
                 for worker, answers in zip(workers, found, strict=True):
-                    answers.append(_ask(worker, point, seed, time_limit))
+                    answers.append(_ask(worker, point, seed, time_limit, device))
                 report(f"({point.items}, {point.d_model}) at D_K = {point.budget}, seed {seed}")
             rows.append(asdict(point) | _summary(found))
     return rows
@@ -86,6 +93,8 @@ def _summary(found: list[list[dict[str, Any]]]) -> dict[str, Any]:
         for kind in ("seconds", "cpu_seconds"):
             row[f"{name}_{kind}"] = median(answer[kind] for answer in answers)
         row[f"{name}_slowest"] = max(answer["seconds"] for answer in answers)
+        if any(memory := [answer.get("gpu_gigabytes", 0) for answer in answers]):
+            row[f"{name}_gpu_gigabytes"] = max(memory)
     if len(found) > 1:
         row["ratio"] = row["other_seconds"] / row["ours_seconds"]
         row["cpu_ratio"] = row["other_cpu_seconds"] / row["ours_cpu_seconds"]
@@ -114,11 +123,11 @@ def _worker(source: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def _ask(
-    worker: subprocess.Popen[str], point: CompilePoint, seed: int, time_limit: float
+    worker: subprocess.Popen[str], point: CompilePoint, seed: int, time_limit: float, device: str
 ) -> dict[str, Any]:
     assert worker.stdin is not None
     assert worker.stdout is not None
-    job = asdict(point) | {"seed": seed, "time_limit": time_limit}
+    job = asdict(point) | {"seed": seed, "time_limit": time_limit, "device": device}
     try:
         print(json.dumps(job), file=worker.stdin, flush=True)
         answer = worker.stdout.readline()

@@ -19,7 +19,7 @@ from headcount.problem.retrieval import RetrievalSampler, queries
 from headcount.shapes import Float, Int
 from headcount.training.engines.base import BETAS
 from headcount.training.engines.selection import warn_slower
-from headcount.training.engines.triton.device import triton_device
+from headcount.triton_device import triton_device
 
 _AHEAD = 64  # steps whose contexts are drawn together
 _STATE_SHARE = 0.5  # of the free memory that a stack may take

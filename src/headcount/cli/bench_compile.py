@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.common import Json, Quiet, emit
+from headcount.cli.common import DeviceOption, Json, Quiet, emit
 from headcount.errors import InputError
 from headcount.progress import progress_line
 
@@ -31,12 +31,13 @@ def compile(
     first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 20,
     time_limit: Annotated[float, typer.Option(help="Seconds for each.")] = 120.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each process.")] = 1,
+    device: Annotated[DeviceOption, typer.Option(help="Where to compile.")] = DeviceOption.cpu,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Time `compile` at given budgets, and another release in turns with it.
 
-    Each release compiles in a process of its own, on the CPU; every result is
+    Each release compiles in a process of its own; every result is
     checked in float64, apart from its certificate. Ratios above 1 mean that this
     release is faster. CPU seconds suffer less from other work on the machine.
 
@@ -44,6 +45,7 @@ def compile(
     Examples:
       headcount bench compile --points 64x16x12,256x32x24 --seeds 3
       headcount bench compile --against ../headcount-0.1.0/src --json
+      headcount bench compile --points 50257x768x768 --seeds 1 --device cuda
     """
     from headcount.bench.compile import POINTS, compile_speed
 
@@ -56,6 +58,7 @@ def compile(
             seeds=range(first_seed, first_seed + seeds),
             time_limit=time_limit,
             threads=threads,
+            device=device,
             report=report,
         )
     if json:

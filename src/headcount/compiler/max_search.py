@@ -258,11 +258,10 @@ class MaxSearch(WeightSearch):
         near = min(tried, key=lambda attempt: (attempt.wrong, attempt.budget))
         attempts = f"{len(tried)} attempt{'s' if len(tried) > 1 else ''}"
         violations = f"{near.wrong:,} violation{'s' if near.wrong > 1 else ''}"
-        # A non-edge above τ counts once per head, so the whole is the scores of all heads.
-        scores = len(near.widths) * self.request.graph.items**2
+        pairs = self.request.graph.items**2
         return (
             f"no exact weights were found{when} in {attempts}; the closest, "
-            f"{in_words(near.widths)}, had {violations} among the {scores:,} scores of its heads "
+            f"{in_words(near.widths)}, had {violations} among {pairs:,} pairs "
             f"and a gap of {near.gap:.3g}; raise the budget or the time limit"
         )
 

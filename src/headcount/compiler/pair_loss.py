@@ -5,30 +5,23 @@ one; its cost is the least over heads, softened: −T ln Σ_h exp(−cost_h/T), 
 share an edge and later one owns it. The loss is the sum of the squared violations. Where rows are
 decided by their top, each row i has a level t_i of its own in place of τ; only their mean is fixed,
 which keeps the scores from shrinking to nothing.
-
-A constant column in queries and keys adds μ − t_i to every score, so that one product gives each
-non-edge's violation before clamping, and the products that give the slopes sum it up again for t_i.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headcount.attention.key_query import per_head
+from headcount.compiler.fused_pass import pass_for
 from headcount.compiler.layout import Layout
 from headcount.compiler.trial import Weights
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Bool, Float, Int
 
-_TILE = {"cpu": 2**18, "cuda": 2**28}  # scores held at a time
-_ROWS = 16  # but no fewer rows at a time than this
 _HEAVIEST = 1e8  # a pair's weight grows no further
 
 
@@ -36,9 +29,9 @@ _HEAVIEST = 1e8  # a pair's weight grows no further
 class Look:
     """How a point does: exact if `gap` is positive.
 
-    `lows` and `highs` are each row's lowest edge and highest non-edge, `wrong` counts violations of
-    the level, a non-edge once for each head. `missed` and `above` are the wrong edges and the
-    places of the wrong non-edges.
+    `lows` and `highs` are each row's lowest edge and highest non-edge, `wrong` counts the pairs on
+    the wrong side of the level. `missed` and `above` are the wrong edges and the places of the
+    wrong non-edges.
     """
 
     lows: Float[Tensor, " items"]
@@ -80,23 +73,9 @@ class PairLoss:
         self.matrix = problem.rank, max(layout.widths)
         self.sizes = [count * math.prod(self.matrix) for count in (layout.heads, layout.keys)]
         self.parameters = sum(self.sizes)
-        points, items = problem.points, problem.items
-        height = max(_ROWS, _TILE[points.device.type] // (layout.heads * items))
-        self.height = min(items, height)
-        tops = torch.arange(0, items + self.height, self.height).to(problem.sources)
-        bounds = torch.searchsorted(problem.sources, tops).tolist()
-        self.blocks = [
-            (slice(first, min(first + self.height, items)), slice(bounds[n], bounds[n + 1]))
-            for n, first in enumerate(range(0, items, self.height))
-        ]
-        self._places = [
-            (slice(None), problem.sources[few] - rows.start, problem.targets[few])
-            for rows, few in self.blocks
-        ]
-        self._buffer = points.new_empty(layout.heads * self.height * items)
-        self.edge_weight = points.new_ones(problem.edges)
-        self._pressed = problem.sources.new_empty(0), points.new_empty(0)  # places, weights
-        self._pressed_in = [slice(0, 0)] * len(self.blocks)
+        self.passes = pass_for(problem, layout)
+        self.edge_weight = problem.points.new_ones(problem.edges)
+        self._pressed = problem.sources.new_empty(0), problem.points.new_empty(0)  # places, weights
 
     def start(self, weights: Weights) -> Float[Tensor, " parameters"]:
         """The vector of given weights, all levels equal; heads that share take the first key."""
@@ -143,29 +122,19 @@ class PairLoss:
         cost, share = _shared(short.square(), temperature)
         loss = (self.edge_weight * cost).sum()
         pull = share.mul_(short).mul_(self.edge_weight)
-        query, key = self._extended(queries, keys, margin - levels)
-        query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
-        over = torch.empty_like(levels)  # how far a row's non-edges exceed its level less μ
-        with quick_products():
-            for n, (rows, few, scores) in enumerate(self._scores(query, key)):
-                excess = scores.relu_()
-                over[rows] = excess.amax((0, 2))
-                flat = excess.view(-1)
-                loss += torch.dot(flat, flat)
-                if (pressed := self._pressed_in[n]).stop > pressed.start:
-                    loss += self._press(excess, rows, pressed)
-                excess[self._places[n]] = -pull[:, few]
-                torch.bmm(excess, key, out=query_slope[:, rows])
-                torch.baddbmm(key_slope, excess.mT, query[:, rows], out=key_slope)
+        found = self.passes.violations(queries, keys, margin - levels, pull)
+        loss += found.loss
+        key_slope = found.key_slopes
         if self.layout.sharing > 1:
             key_slope = key_slope.unflatten(0, (-1, self.layout.sharing)).sum(1)
         slope, across = torch.empty_like(at), 2 * problem.points.T
-        for part, found in zip(self._matrices(slope), (query_slope, key_slope), strict=True):
-            torch.matmul(across, found[:, :, :-1], out=part)
+        for part, of in zip(self._matrices(slope), (found.query_slopes, key_slope), strict=True):
+            torch.matmul(across, of, out=part)
         if self.top:
-            by_row = -2 * query_slope[:, :, -1].sum(0)
+            by_row = -2 * found.sums
             slope[self.parameters :] = by_row - by_row.mean()
-        return float(loss), slope, self._separates(edge_scores.amax(0), levels, over - margin)
+        exact = self._separates(edge_scores.amax(0), levels, found.peaks - margin)
+        return float(loss), slope, exact
 
     def look(self, at: Float[Tensor, " parameters"]) -> Look:
         """One pass without a slope, in full precision."""
@@ -173,19 +142,11 @@ class PairLoss:
         queries, keys, levels = self._projected(at)
         best = _edge_scores(problem, queries, keys).amax(0)
         missed = best <= levels[problem.sources]
-        query, key = self._extended(queries, keys, -levels)
-        high, wrong = levels.new_full((problem.items,), -torch.inf), missed.sum()
-        above = []
-        for rows, _, scores in self._scores(query, key):
-            high[rows] = scores.amax((0, 2))
-            over = scores > 0
-            wrong += over.sum()
-            row, column = over.any(0).nonzero(as_tuple=True)
-            above.append((row + rows.start) * problem.items + column)
-        high += levels
-        low = torch.full_like(high, torch.inf)
+        found = self.passes.sifted(queries, keys, levels)
+        low = torch.full_like(levels, torch.inf)
         low.scatter_reduce_(0, problem.sources, best, "amin")
-        return Look(low, high, self.top, int(wrong), missed, torch.cat(above))
+        wrong = int(missed.sum()) + found.count
+        return Look(low, found.highs, self.top, wrong, missed, found.above)
 
     def press(self, found: Look, factor: float) -> None:
         """Raise the weight of every pair that was found wrong."""
@@ -197,9 +158,7 @@ class PairLoss:
         grown[which[: len(places)]] = weights
         grown[which[len(places) :]] *= factor
         self._pressed = every, grown.clamp_max_(_HEAVIEST)
-        ends = torch.tensor([rows.stop for rows, _ in self.blocks]).to(every) * self.problem.items
-        bounds = [0, *torch.searchsorted(every, ends).tolist()]
-        self._pressed_in = [slice(*pair) for pair in itertools.pairwise(bounds)]
+        self.passes.press(*self._pressed)
 
     def _separates(
         self,
@@ -224,47 +183,6 @@ class PairLoss:
         if self.top:
             return queries, keys, at[self.parameters :]
         return queries, keys, at.new_full((self.problem.items,), self.problem.level)
-
-    def _extended(
-        self, queries: Tensor, keys: Tensor, added: Float[Tensor, " items"]
-    ) -> tuple[Tensor, Tensor]:
-        """Queries and keys with a column more, which adds a number to all scores of a row."""
-        heads, items, _ = queries.shape
-        query = torch.cat([queries, added.expand(heads, items)[:, :, None]], 2)
-        return query, torch.cat([keys, keys.new_ones(heads, items, 1)], 2)
-
-    def _scores(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-        """Block by block the scores of non-edges, edges at −∞; the next reuses the buffer."""
-        across = key.mT.contiguous()
-        heads, items, _ = query.shape
-        for (rows, few), places in zip(self.blocks, self._places, strict=True):
-            height = rows.stop - rows.start
-            scores = self._buffer[: heads * height * items].view(heads, height, items)
-            torch.bmm(query[:, rows], across, out=scores)
-            scores[places] = -torch.inf
-            yield rows, few, scores
-
-    def _press(
-        self, excess: Float[Tensor, "heads rows items"], rows: slice, which: slice
-    ) -> Tensor:
-        """Weigh the pressed pairs of a block in place; what that adds to the loss."""
-        places, weights = (part[which] for part in self._pressed)
-        row, column = places // self.problem.items - rows.start, places % self.problem.items
-        before = excess[:, row, column]
-        after = before * weights
-        excess[:, row, column] = after
-        return (before * (after - before)).sum()
-
-
-@contextmanager
-def quick_products() -> Iterator[None]:
-    """Let a GPU multiply in TF32: a descent needs no more, and `look` and `verify` use float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _edge_scores(problem: WhitenedProblem, queries: Tensor, keys: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def _load(name: str) -> Engine:
 
         return NativeEngine()
     if name == "triton":
-        from headcount.training.engines.triton.device import triton_device
+        from headcount.triton_device import triton_device
 
         triton_device()  # before the kernels, whose import needs triton
         from headcount.training.engines.triton.engine import TritonEngine

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from headcount.shapes import Float, Int
 from headcount.training.engines.base import Check, State, adam_scales, lockstep
-from headcount.training.engines.triton.device import triton_device
 from headcount.training.engines.triton.kernels import checks
 from headcount.training.engines.triton.kernels import steps as training
 from headcount.training.engines.triton.memory import Problems, Runs
@@ -21,6 +20,7 @@ from headcount.training.engines.triton.warmup import warm_up
 from headcount.training.objective import metrics
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of, training_key
+from headcount.triton_device import triton_device
 
 _PER = 25  # contexts per program of a check
 _DRAWN = 32  # contexts per program of the sampler

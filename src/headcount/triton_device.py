@@ -29,3 +29,13 @@ def triton_device() -> str:
             "the triton engine needs a C compiler to launch its kernels; install gcc or clang"
         )
     return "cuda"
+
+
+def kernels_run_on(device: torch.device) -> bool:
+    """Whether Triton compiles kernels for this device."""
+    if device.type != "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        return False
+    try:
+        return triton_device() == "cuda"
+    except InputError:
+        return False
