@@ -54,12 +54,13 @@ def ratios(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
         name: {"value": _ratio(rows, target), "target": target.goal}
         for name, target in TARGETS.items()
     }
-    scaling = dict[str, float | None].fromkeys(("value", "target", "per_core", "products"))
+    scaling: dict[str, float | None] = {"value": None, "target": None, "per_core": None}
     if both := _one_and_all_cores(rows, "native"):
         one, many = both
         faster = one["us_per_run_step"] / many["us_per_run_step"]
         scaling["value"], scaling["per_core"] = faster, faster / many["threads"]
         scaling["target"] = _PER_CORE * many["threads"]
+    scaling["products"] = None
     if both := _one_and_all_cores(rows, "matmul"):
         # What the machine gives: its cores share caches, memory and power, or are busy.
         scaling["products"] = both[1]["gflops"] / both[0]["gflops"]
