@@ -121,6 +121,19 @@ def test_a_shard_fills_a_gpu_and_leaves_none_idle():
     assert len(queue._cut(deque(SPECS), cpu, 2)) == 1
 
 
+def test_only_first_shards_of_the_cpu_end_soon(tmp_path):
+    """A GPU's would end before its runs are drawn, and come back with all their states."""
+    with Store(tmp_path / "some.sqlite") as store, SweepWriter(store, "some") as writer:
+        for kind, seconds in (
+            (("triton", "cuda/H200/1"), cluster_queue.SHARD_LIMIT),
+            (("native", "cpu/avx2/1"), cluster_queue._FIRST_LIMIT),
+        ):
+            writer.begin_batch(SPECS)
+            shard = RunQueue(SPECS, "auto", writer).next_shard(Worker(kind=kind), [kind])
+            assert shard is not None
+            assert shard.arguments[2] == seconds
+
+
 def test_a_worker_warms_every_shape_once(monkeypatch):
     prepared = list[list[RunSpec]]()
 

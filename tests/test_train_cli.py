@@ -263,6 +263,7 @@ def test_ratios_compare_the_right_rows():
             row("eager", "cpu", 500.0, 0.6, 1),
             row("jax", "cpu", None, None, 1, "not installed"),
             row("matmul", "cpu", None, 100.0, 1),
+            row("matmul", "cpu", None, 350.0, 4),
             row("triton", "cuda", 0.05, 6000.0),
             row("triton", "cuda", 0.04, 7500.0),
             row("jax", "cuda", 0.12, 2500.0),
@@ -276,6 +277,7 @@ def test_ratios_compare_the_right_rows():
         "value": pytest.approx(2.5),
         "target": 3.8,
         "per_core": pytest.approx(0.625),
+        "products": pytest.approx(3.5),
     }
     assert found["triton_vs_jax"]["value"] == pytest.approx(2.5)
     assert found["triton_vs_eager"]["value"] is None

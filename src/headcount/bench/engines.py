@@ -105,7 +105,10 @@ def _on_cpu(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
     if peers:
         subjects.append(EagerSubject("eager", "cpu", case, 1, threads=1))
         subjects.append(JaxSubject("jax", "cpu", case, runs, threads=1))
-    return [*subjects, MatmulSubject("matmul", "cpu", case, threads=1)]
+    subjects.append(MatmulSubject("matmul", "cpu", case, threads=1))
+    if "native" in engines and many > 1:  # how far the cores themselves are from twice one
+        subjects.append(MatmulSubject("matmul", "cpu", case, threads=many))
+    return subjects
 
 
 def _on_cuda(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:

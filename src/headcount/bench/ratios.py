@@ -55,11 +55,15 @@ def ratios(rows: Sequence[Row]) -> dict[str, dict[str, float | None]]:
         for name, target in TARGETS.items()
     }
     scaling: dict[str, float | None] = {"value": None, "target": None, "per_core": None}
-    if both := _one_and_all_cores(rows):
+    if both := _one_and_all_cores(rows, "native"):
         one, many = both
         faster = one["us_per_run_step"] / many["us_per_run_step"]
-        per_core = faster / many["threads"]
-        scaling = {"value": faster, "target": _PER_CORE * many["threads"], "per_core": per_core}
+        scaling["value"], scaling["per_core"] = faster, faster / many["threads"]
+        scaling["target"] = _PER_CORE * many["threads"]
+    scaling["products"] = None
+    if both := _one_and_all_cores(rows, "matmul"):
+        # What the machine gives: its cores share caches, memory and power, or are busy.
+        scaling["products"] = both[1]["gflops"] / both[0]["gflops"]
     return {**found, SCALING: scaling}
 
 
@@ -75,7 +79,7 @@ def ratio_rounds(rows: Sequence[Row]) -> dict[str, list[float]]:
             found[name] = [work / us / rate for us, rate in pairs]
         else:
             found[name] = [theirs / ours for ours, theirs in pairs]
-    if both := _one_and_all_cores(rows):
+    if both := _one_and_all_cores(rows, "native"):
         pairs = zip(both[0]["rounds"], both[1]["rounds"], strict=True)
         found[SCALING] = [one / many for one, many in pairs]
     return found
@@ -95,8 +99,8 @@ def _sides(rows: Sequence[Row], target: Target) -> tuple[Row, Row] | None:
     return (ours, other) if ours and other else None
 
 
-def _one_and_all_cores(rows: Sequence[Row]) -> tuple[Row, Row] | None:
-    one, many = (_best(rows, "native", "cpu", all_threads) for all_threads in (False, True))
+def _one_and_all_cores(rows: Sequence[Row], name: str) -> tuple[Row, Row] | None:
+    one, many = (_best(rows, name, "cpu", all_threads) for all_threads in (False, True))
     return (one, many) if one and many else None
 
 

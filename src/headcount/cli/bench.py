@@ -58,7 +58,7 @@ def engines(
     on a CUDA device, and 4,000 at the main shape.
 
     matmul is the machine's own float32 rate: bare square products on one
-    thread, or on the CUDA device without TF32. gflops counts projections,
+    thread and on all, or on the CUDA device without TF32. gflops counts projections,
     scores and their gradients at ℓ = 16; Adam's work is not counted.
 
     \b
@@ -197,6 +197,8 @@ def _print_engines(found: dict[str, Any]) -> None:
     print("ratios at (m, d_model, h, D_K) = (256, 32, 8, 64)")
     for name, ratio in found["ratios"].items():
         goal = f"  (target {brief(ratio['target'])})" if ratio["target"] else ""
+        if products := ratio.get("products"):
+            goal += f", bare products {brief(products)}"
         print(f"  {name.replace('_', ' '):<24}{brief(ratio['value']):>8}{goal}")
 
 

@@ -20,7 +20,7 @@ from headcount.training.train import UnderWay
 # Seconds of work sent to a worker at once: long enough that sending costs little, short enough
 # that a worker that dies loses little.
 _SHARD = 10.0
-_WIDE_SHARD = 30.0  # for one with a GPU, which needs many runs to be fast
+_WIDE_SHARD = 30.0  # for one with a GPU
 _FULL = 1024  # runs that keep a GPU busy: one per program, a few programs per multiprocessor
 _LEAST_SHARD = 1.0
 SHARD_LIMIT = 30.0  # seconds after which a shard ends and returns what is under way
@@ -76,6 +76,11 @@ class ShardQueue(Protocol[Spec]):
         ...
 
 
+def _is_wide(kind: Kind) -> bool:
+    """Whether a worker has a GPU, which needs many runs to be fast."""
+    return kind[1].startswith("cuda")
+
+
 class RunQueue:
     """Runs of a sweep: shards are cut to the measured throughput of each worker.
 
@@ -111,7 +116,7 @@ class RunQueue:
         # Towards the end shards get smaller, so that all workers end together.
         fair = sum(map(work, queue)) / worker.throughput.rate / (2 * workers)
         most = min(_SHARD, max(_FIRST_LIMIT, time.monotonic() - self._began))
-        is_wide = worker.kind[1].startswith("cuda")
+        is_wide = _is_wide(worker.kind)
         most = _WIDE_SHARD if is_wide else most
         number = worker.throughput.runs_in(queue, min(most, max(fair, _LEAST_SHARD)))
         # Of long runs as many as the worker has threads, and as many as fill a GPU, which is not
@@ -128,6 +133,8 @@ class RunQueue:
         contents = {key: to_bytes(key) for key in sent}
         worker.lacks -= sent
         limit = min(SHARD_LIMIT, max(_FIRST_LIMIT, time.monotonic() - self._began))
+        if _is_wide(worker.kind):  # the tasks of a thousand runs alone take seconds to draw
+            limit = SHARD_LIMIT
         return Shard(specs, run_shard, (runs, self._engine, limit, contents))
 
     def take(self, worker: Worker[RunSpec], report: Report) -> None:

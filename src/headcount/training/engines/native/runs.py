@@ -46,14 +46,13 @@ class NativeRun:
             self.record.heads, self.record.key_dim = 1, spec.budget
         for name in ("items", "length", "sharpness", "temperature"):
             setattr(self.record, name, getattr(spec, name))
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch that a thread needs for this run."""
-        return library().headcount_bytes(self._level, ctypes.byref(self.record))
+        self._evaluates: Literal["validation", "test"] | None = None
+        self.scratch_bytes = 0  # that a thread needs for this run
 
     def will_evaluate(self, which: Literal["validation", "test"]) -> None:
         """Point the record at the contexts of the next evaluation."""
+        if which == self._evaluates:  # as from one check to the next: threads wait for this
+            return
         contexts = self._task.validation if which == "validation" else self._task.test
         self.record.contexts, self.record.context_count = contexts.data_ptr(), len(contexts)
         # Under max and sum a decision does not depend on the context: where all pairs of items are
@@ -66,15 +65,20 @@ class NativeRun:
         self.record.counts = 0
         if counted and which == "validation":  # the test is evaluated once: the kernels count then
             self.record.counts = self._task.validation_counts(self.record).data_ptr()
+        self.scratch_bytes = self._bytes()
+        self._evaluates = which
 
     def contexts(self, steps: int) -> Int[Tensor, "steps length"]:
         """The training contexts of the next steps, as the kernels draw them."""
         drawn = torch.empty(steps, self.spec.length, dtype=torch.int32)
-        scratch = torch.empty(self.scratch_bytes, dtype=torch.int8)
+        scratch = torch.empty(self._bytes(), dtype=torch.int8)
         library().headcount_contexts(
             self._level, ctypes.byref(self.record), steps, scratch.data_ptr(), drawn.data_ptr()
         )
         return drawn
+
+    def _bytes(self) -> int:
+        return library().headcount_bytes(self._level, ctypes.byref(self.record))
 
     def state(self, taken: int) -> State:
         weights, first, second = (_unpanelled(part, self.spec) for part in self._state)
