@@ -9,11 +9,14 @@ from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
+# One thread per process: the problems are small, and a second only waits. BLAS reads this when
+# numpy is first imported, here or in a process that a test starts.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-import tests.typechecker  # noqa: F401  (the hook looks it up by name)
+from tests.typechecker import check_package
 
 if not torch.cuda.is_available():
     # Before anything imports triton: its kernels then run on the CPU.
@@ -24,7 +27,7 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.kernels.checks
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
 
-install_import_hook("headcount", "tests.typechecker.checked")
+check_package("headcount")
 
 # Imported after the hook is in place.
 pytest_plugins = ["tests.browser_pages", "tests.made_engines"]
@@ -32,7 +35,7 @@ pytest_plugins = ["tests.browser_pages", "tests.made_engines"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-torch.set_num_threads(1)  # the problems are small: a second thread only waits
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
