@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tests.typechecker import check_package
+from tests.typechecker import unchecked as without_checks
 
 if not torch.cuda.is_available():
     # Before anything imports triton: its kernels then run on the CPU.
@@ -67,6 +68,13 @@ def command_in():
 def command(command_in, tmp_path):
     """Run a command line in an empty folder of the test's own, as `command_in` does."""
     return partial(command_in, tmp_path)
+
+
+@pytest.fixture
+def unchecked():
+    """Without the check of types, which would come before the sentence that users read."""
+    with without_checks():
+        yield
 
 
 @pytest.fixture

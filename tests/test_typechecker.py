@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from headcount.attention.key_query import KeyQuery
 from headcount.shapes import Float
 from headcount.theory.capacity_law import capacity_ratio
-from tests.typechecker import TypeViolation, checked
+from tests.typechecker import TypeViolation, checked, unchecked
 
 
 @checked
@@ -65,6 +64,8 @@ def test_the_package_is_checked():
         KeyQuery(torch.ones(2, 4, 3), torch.ones(2, 4, 5), 0.5)
 
 
-def test_the_check_can_be_switched_off(monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    assert Sized("1").size == "1"  # pyright: ignore[reportArgumentType]
+def test_the_check_can_be_switched_off():
+    with unchecked():
+        assert Sized("1").size == "1"  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeViolation):
+        Sized("1")  # pyright: ignore[reportArgumentType]

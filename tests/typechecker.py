@@ -12,7 +12,8 @@ import ast
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial, wraps
 from importlib.abc import MetaPathFinder
@@ -26,7 +27,7 @@ from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeCallHintViolation as TypeViolation
 from jaxtyping import AbstractArray, config, jaxtyped
 
-__all__ = ["TypeViolation", "check_package", "checked"]
+__all__ = ["TypeViolation", "check_package", "checked", "unchecked"]
 
 _typed = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int may stand for a float
 _DECORATOR = "__import__('tests.typechecker').typechecker.checked"
@@ -44,6 +45,17 @@ def checked(found: Any) -> Any:
     if is_dataclass(found) and not hasattr(found.__init__, "__wrapped__"):
         found.__init__ = _checked_function(found.__init__)
     return found
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Calls as users make them, to whom a check of types does not speak first."""
+    before = config.jaxtyping_disable
+    config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        config.update("jaxtyping_disable", before)
 
 
 def _checked_function(function: Any) -> Any:
