@@ -30,6 +30,14 @@ def rows(table: Float[Tensor, "m d"]) -> Iterator[Float[Tensor, " d"]]:
     yield from table
 
 
+def added_to(first: int):
+    @checked
+    def added(second: int) -> int:
+        return first + second
+
+    return added
+
+
 @checked
 @dataclass
 class Sized:
@@ -55,6 +63,14 @@ def test_types_of_arguments_results_and_fields():
         with pytest.raises(TypeViolation):
             call()
     assert Sized(1).size == 1
+
+
+def test_functions_inside_others_are_checked_each_with_its_own_names():
+    one, two = added_to(1), added_to(2)
+    assert (one(5), two(5), one(6)) == (6, 7, 7)
+    for call in (one, two):
+        with pytest.raises(TypeViolation):
+            call("5")  # pyright: ignore[reportArgumentType]
 
 
 def test_the_package_is_checked():

@@ -19,7 +19,7 @@ from functools import partial, wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source, decode_source
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 from unittest.mock import patch
 
@@ -30,6 +30,8 @@ from jaxtyping import AbstractArray, config, jaxtyped
 __all__ = ["TypeViolation", "check_package", "checked", "unchecked"]
 
 _typed = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int may stand for a float
+_checks: dict[CodeType, tuple[Any, bool]] = {}  # of each function: with its checks; has it shapes
+_FUNCTION = "__beartype_func"  # what a check calls, as its keyword argument
 _DECORATOR = "__import__('tests.typechecker').typechecker.checked"
 
 
@@ -74,14 +76,30 @@ def _checked_function(function: Any) -> Any:
 
 
 def _compiled(function: Any) -> Callable[..., Any]:
-    names = function.__globals__
-    hints = {name: _resolved(hint, names) for name, hint in function.__annotations__.items()}
+    """The function with its checks. Those of a function inside another are compiled once."""
+    known, has_shapes = _checks.get(function.__code__, (None, False))
+    if known is None:
+        names = function.__globals__
+        hints = {name: _resolved(hint, names) for name, hint in function.__annotations__.items()}
+        known, has_shapes = _typed(_copy(function, hints)), any(map(_has_shape, hints.values()))
+        _checks[function.__code__] = known, has_shapes
+    check = _copy(known, known.__annotations__)
+    if _FUNCTION in (check.__kwdefaults__ or {}):  # not where there is nothing to check
+        check.__kwdefaults__ = check.__kwdefaults__ | {_FUNCTION: function}
+    else:
+        check = function
+    return jaxtyped(check, typechecker=None) if has_shapes else check
+
+
+def _copy(function: Any, hints: dict[str, Any]) -> Any:
     code, defaults = function.__code__, function.__defaults__
-    copy = FunctionType(code, names, function.__name__, defaults, function.__closure__)
-    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, hints
-    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
-    check = _typed(copy)
-    return jaxtyped(check, typechecker=None) if any(map(_has_shape, hints.values())) else check
+    made = FunctionType(
+        code, function.__globals__, function.__name__, defaults, function.__closure__
+    )
+    made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, hints
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    made.__dict__.update(function.__dict__)
+    return made
 
 
 def _resolved(hint: Any, names: dict[str, Any]) -> Any:
