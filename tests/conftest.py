@@ -9,11 +9,15 @@ from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
+# One thread per process: the problems are small, and a second only waits. BLAS reads this when
+# numpy is first imported, here or in a process that a test starts.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-import tests.typechecker  # noqa: F401  (the hook looks it up by name)
+from tests.typechecker import check_package
+from tests.typechecker import unchecked as without_checks
 
 if not torch.cuda.is_available():
     # Before anything imports triton: its kernels then run on the CPU.
@@ -26,15 +30,15 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.kernels.checks
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
 
-install_import_hook("headcount", "tests.typechecker.checked")
+check_package("headcount")
 
 # Imported after the hook is in place.
-pytest_plugins = ["tests.browser_pages", "tests.made_engines"]
+pytest_plugins = ["tests.browser_pages", "tests.made_engines", "tests.tiny_blocks"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-torch.set_num_threads(1)  # the problems are small: a second thread only waits
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +70,13 @@ def command_in():
 def command(command_in, tmp_path):
     """Run a command line in an empty folder of the test's own, as `command_in` does."""
     return partial(command_in, tmp_path)
+
+
+@pytest.fixture
+def unchecked():
+    """Without the check of types, which would come before the sentence that users read."""
+    with without_checks():
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -109,12 +108,6 @@ def test_softmax_has_no_table_of_all_pairs():
     weights = KeyQuery(torch.ones(1, 2, 1), torch.ones(1, 2, 1), 0.0, "softmax")
     with pytest.raises(InputError, match="depends on the context"):
         next(weights.all_pairs(torch.ones(3, 2)))
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """Without the tests' check of types, as users call it."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def test_arrays_become_tensors_and_other_weights_are_refused(unchecked):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from itertools import permutations
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -198,12 +197,6 @@ def test_a_softmax_margin_cannot_be_measured_from_pairs():
     )
     with pytest.raises(InputError, match="depend on the context"):
         measured_margin(weights, torch.eye(2), found)
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """Without the tests' check of types, as users call it."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def test_no_margin_is_given_where_none_is_proved(unchecked):

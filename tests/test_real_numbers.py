@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
+from decimal import Decimal  # noqa: F401  (in expressions)
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+import headcount as hc
 from headcount import (
     Graph,
     InputError,
@@ -27,6 +27,7 @@ from headcount import (
     verify,
 )
 from headcount.problem.real_numbers import is_rounded_integer
+from tests.typechecker import unchecked
 
 LARGE = 2**53
 # The two rows become one when the integers are rounded to float64.
@@ -137,25 +138,26 @@ def weights_file(path, queries, threshold="1.0", notes="{}"):
 
 
 def outcomes(*expressions: str) -> list[str]:
-    """What these come to in a process of its own: here the shape checker would speak first."""
-    code = f"""import numpy as np, torch, headcount as hc
-from fractions import Fraction
-from decimal import Decimal
-whole, large = (torch.tensor([[[n], [0]]]) for n in (2**24 + 1, 2**53 + 1))
-ones, graph, eye = torch.ones(1, 2, 1), hc.Graph.from_edges(4, [(0, 1)]), torch.eye(4)
-def scored(given):
-    weights = hc.KeyQuery(given, given, 0.0)
-    return hc.verify(weights, hc.Graph.from_edges(2, []), eye[:2, :2]).highest_non_edge.score
-def check(contexts):
-    return hc.verify(hc.KeyQuery(ones, ones, 9.0), graph, eye[:, :2], contexts=contexts).f1
-for expression in {expressions}:
-    try:
-        print(eval(expression))
-    except hc.InputError as error:
-        print("refused:", error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    """What these come to for users, who have no check of types that would speak first."""
+    whole, large = (torch.tensor([[[number], [0]]]) for number in (2**24 + 1, LARGE + 1))
+    ones, graph, eye = torch.ones(1, 2, 1), hc.Graph.from_edges(4, [(0, 1)]), torch.eye(4)
+
+    def scored(given):
+        weights = hc.KeyQuery(given, given, 0.0)
+        return hc.verify(weights, hc.Graph.from_edges(2, []), eye[:2, :2]).highest_non_edge.score
+
+    def check(contexts):
+        return hc.verify(hc.KeyQuery(ones, ones, 9.0), graph, eye[:, :2], contexts=contexts).f1
+
+    names = globals() | locals()
+    found = []
+    with unchecked():
+        for expression in expressions:
+            try:
+                found.append(str(eval(expression, names)))
+            except InputError as error:
+                found.append(f"refused: {error}")
+    return found
 
 
 def test_integer_weights_are_exact_or_refused(tmp_path):

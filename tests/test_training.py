@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -23,13 +22,6 @@ from headcount.training.engines.native import library as native_library
 from headcount.training.engines.native.engine import Level, NativeEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """Without the runtime type checker, which would come before the sentence for users."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-
 
 # --- specs ----------------------------------------------------------------------------------------
 

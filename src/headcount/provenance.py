@@ -30,6 +30,7 @@ def machine() -> str:
     return f"{name}, {cores()} cores{gpu}"
 
 
+@cache  # the source that runs was read when it started; a sweep asks after every run
 def commit() -> str | None:
     """The commit of the running source, with "+" if files changed; None outside a checkout."""
     git, here = shutil.which("git"), Path(__file__).parent

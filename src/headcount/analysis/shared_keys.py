@@ -79,8 +79,8 @@ def _scores(
     successful ones, would be all that there is.
     """
     value = group["value"].where(group["diverged"] == 0, 0.0)
-    table: Any = group.assign(value=value).pivot_table("value", "key_dim", "seed", aggfunc="first")
-    table = table.dropna()
+    first: Any = group.assign(value=value).drop_duplicates(["key_dim", "seed"])
+    table = first.pivot(index="key_dim", columns="seed", values="value").dropna()
     return table.index.to_numpy(float), table.to_numpy(float)
 
 
