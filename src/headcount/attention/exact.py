@@ -57,8 +57,13 @@ class ErrorBound:
             query_weights, key_weights = (
                 part.double() if total else part[k].double() for part in (weights.queries, all_keys)
             )
-            exact = _exact_dtypes(rows, row_grid, query_weights, key_weights, query, key)
-            double, single = _head_errors(drift, query_weights, key_weights, query, key)
+            norms = _Norms(
+                _norm(query_weights), _norm(key_weights), _largest_norm(query), _largest_norm(key)
+            )
+            exact = False, False
+            if not norms.too_fine(row_grid):
+                exact = _exact_dtypes(rows, row_grid, query_weights, key_weights, query, key)
+            double, single = _head_errors(drift, norms, query.shape[1])
             # What overflows float32 is not exact there, however coarse its grid.
             single_exact = exact[1] and math.isfinite(single)
             bounds.append((0.0 if exact[0] else double, 0.0 if single_exact else single))
@@ -73,22 +78,36 @@ class ErrorBound:
         return cls(double, single)
 
 
-def _head_errors(
-    drift: float, query_weights: Tensor, key_weights: Tensor, query: Tensor, key: Tensor
-) -> tuple[float, float]:
+@dataclass(frozen=True)
+class _Norms:
+    """Of one head: of its weights as a whole, and the largest of its queries and keys."""
+
+    query_weights: float
+    key_weights: float
+    query: float
+    key: float
+
+    def too_fine(self, row_grid: float) -> bool:
+        """Whether scores need more than 53 bits on any grid that holds rows and weights.
+
+        No grid of weights is coarser than their norm, so this spares a look at every entry.
+        """
+        coarsest = row_grid**2 * self.query_weights * self.key_weights
+        return self.query * self.key > 2.0**53 * coarsest
+
+
+def _head_errors(drift: float, norms: _Norms, width: int) -> tuple[float, float]:
     """How far scores of one head can be off in float64 and in float32, all steps counted."""
-    query_norm, key_norm = _largest_norm(query), _largest_norm(key)
     query_drift, key_drift = (
-        drift * _norm(part) + _FLUSHED for part in (query_weights, key_weights)
+        drift * norm + _FLUSHED for norm in (norms.query_weights, norms.key_weights)
     )
     # (q + δq)·(k + δk) − q·k, with each factor bounded by its norm.
-    projected = query_drift * (key_norm + key_drift) + query_norm * key_drift
-    width = query.shape[1]
-    double = projected + _product_error(width, query_norm, key_norm, torch.float64)
-    if max(query_norm, key_norm, query_norm * key_norm) > _LARGE:  # float32 could overflow
+    projected = query_drift * (norms.key + key_drift) + norms.query * key_drift
+    double = projected + _product_error(width, norms.query, norms.key, torch.float64)
+    if max(norms.query, norms.key, norms.query * norms.key) > _LARGE:  # float32 could overflow
         return double * _SLACK, math.inf
     # Rounding the projections to float32 counts as two more roundings per term.
-    single = projected + _product_error(width + 2, query_norm, key_norm, torch.float32)
+    single = projected + _product_error(width + 2, norms.query, norms.key, torch.float32)
     return double * _SLACK, single * _SLACK
 
 
