@@ -26,8 +26,8 @@ _STAGES = 3
 _CHUNK = 64  # columns of a head multiplied at a time
 _CAPACITY = 2**25  # pairs above a level that are listed
 _CROWDED = 1 / 64  # share of edges from which looking them up costs more than the products
-# Sums on tensor cores are cut off, not rounded, with at least two bits beyond float32's (Fasi,
-# Higham, Mikaitis and Pranesh, 2021); this allows for sixteen times as much.
+# Tensor cores cut sums off rather than round them (Fasi, Higham, Mikaitis and Pranesh, 2021), so an
+# addition may lose 2⁻²³ of its largest term; this allows for eight times as much.
 _ADDING = 2.0**-20
 _SLACK = 1 + 1e-6  # covers the rounding of the bound itself
 
