@@ -190,7 +190,7 @@ def _turned(frame: Any, names: dict[str, str]) -> PageTable:
 
 def _cell(value: Any) -> str:
     """A number to four places, never in powers of ten."""
-    return cell_text(round(value, 4) if isinstance(value, float) else value)
+    return cell_text(round(value, 4) + 0.0 if isinstance(value, float) else value)
 
 
 def _facts(audit: ModelAudit) -> list[tuple[str, str]]:
