@@ -190,6 +190,7 @@ def _turned(frame: Any, names: dict[str, str]) -> PageTable:
 
 def _cell(value: Any) -> str:
     """A number to four places, never in powers of ten."""
+    # Adding 0 makes a rounded −0 a 0.
     return cell_text(round(value, 4) + 0.0 if isinstance(value, float) else value)
 
 
