@@ -1,6 +1,7 @@
 """Shapes and types in signatures are checked while the tests run."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of garbage the modules, which are most objects and stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
