@@ -17,6 +17,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import pytest
 import torch
 
+from tests.interpreted_kernels import remember_builtins
 from tests.typechecker import check_package
 from tests.typechecker import unchecked as without_checks
 
@@ -30,6 +31,9 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.compiler.slope_kernel
     import headcount.training.engines.triton.kernels.checks
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        remember_builtins()
 
 check_package("headcount")
 
