@@ -1,6 +1,7 @@
 """Shapes and types in signatures are checked while the tests run."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import pytest
 import torch
 
+from tests.interpreted_kernels import remember_builtins
 from tests.typechecker import check_package
 from tests.typechecker import unchecked as without_checks
 
@@ -30,6 +32,9 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.kernels.checks
     import headcount.training.engines.triton.kernels.steps  # noqa: F401
 
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        remember_builtins()
+
 check_package("headcount")
 
 # Imported after the hook is in place.
@@ -39,6 +44,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of garbage the modules, which are most objects and stay."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

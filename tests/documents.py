@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -88,13 +89,18 @@ def _commands(code: str) -> Iterator[list[str]]:
             yield words
 
 
-def unknown_words(words: Sequence[str]) -> list[str]:
-    """Of the words after `headcount`: a command or options that it does not have."""
+@cache
+def _all_commands() -> Any:
     import typer
 
     from headcount.cli.app import app
 
-    command: Any = typer.main.get_command(app)
+    return typer.main.get_command(app)
+
+
+def unknown_words(words: Sequence[str]) -> list[str]:
+    """Of the words after `headcount`: a command or options that it does not have."""
+    command = _all_commands()
     rest = list(words)
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         if rest[0] not in command.commands:

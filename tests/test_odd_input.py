@@ -94,7 +94,7 @@ def test_a_note_of_what_decides_is_known_or_refused(noted, problem, command):
         {"aggregation": "\x1b[2J"},
     ],
 )
-def test_weights_with_odd_metadata(changes, problem, command):
+def test_weights_with_odd_metadata(changes, problem, command, unchecked):
     written(**changes)
     for words in (("verify", "w.safetensors", "g.csv", "t.npy"), ("show", "w.safetensors")):
         code, _, err = command(*words)
