@@ -103,7 +103,7 @@ class QuantizedSearch(WeightSearch):
             bits=None,
             improved=improved,  # not the caller's: these weights are not rounded yet
         )
-        search = MaxSearch(request)
+        search = MaxSearch(request, use_all=True)  # a wide margin is room for rounding
         try:
             found = search.run()
         finally:
