@@ -52,7 +52,7 @@ def test_budgets_fall_from_an_ample_one_and_all_are_certified():
     best = compile(graph, table, improved=keep, progress=lines.append)
     budgets = [one.weights.budget for one in found]
     assert budgets == sorted(set(budgets), reverse=True)
-    assert budgets[0] == 4 * first_budget(64, 64, 16)
+    assert budgets[0] == min(4 * first_budget(64, 64, 16), 2 * 16)  # two heads as wide as rows
     assert budgets[-1] == best.weights.budget < 18 <= budgets[0]
     for one in found:
         assert right_everywhere(one.weights, graph, table)

@@ -39,6 +39,22 @@ def test_a_release_alone():
     assert "ratio" not in row
 
 
+def test_rounded_weights_are_timed_and_their_levels_counted(command, monkeypatch):
+    words = ("--points", "12x8x8", "--seeds", 1, "--bits", 6, "--json", "--quiet")
+    code, out, said = command("bench", "compile", *words)
+    assert code == 0, said
+    assert json.loads(out)["rows"][0]["ours_exact"] == 1
+    job = {"items": 12, "d_model": 8, "budget": 8, "degree": 1, "seed": 3, "device": "cpu"}
+    job |= {"time_limit": 9.0}
+    assert compile_worker.compiled(job)["exact"]
+    assert compile_worker.compiled(job | {"bits": 5})["exact"]
+    real = compile_worker.compile
+    monkeypatch.setattr(
+        compile_worker, "compile", lambda *given, bits, **options: real(*given, **options)
+    )
+    assert not compile_worker.compiled(job | {"bits": 5})["exact"]  # exact, but not rounded
+
+
 def test_results_are_checked_and_failures_count(monkeypatch):
     job = {"items": 8, "d_model": 4, "budget": 2, "degree": 1, "seed": 1}
     job |= {"time_limit": 1.0, "device": "cpu"}
@@ -63,6 +79,7 @@ def test_results_are_checked_and_failures_count(monkeypatch):
         (("--points", "64x16x0"), "not understood"),
         (("--against", "."), "holds no package headcount"),
         (("--time-limit", 0), "leaves no time"),
+        (("--bits", 9), "bits"),
     ],
 )
 def test_what_is_not_understood_is_refused(words, said, command):

@@ -22,6 +22,8 @@ from headcount import (
     verify,
     write_graph,
 )
+from headcount.compiler import quantized_search
+from headcount.compiler.certificate import certify
 from headcount.compiler.compile import compile
 from headcount.compiler.grid import Grid, bit_account, heads_of, rotated, round_weights
 from headcount.compiler.quantize import Pairs, onto_grid
@@ -126,6 +128,26 @@ def test_too_few_bits_are_an_honest_no():
         compile(graph, table, budget=7, bits=2)
     with pytest.raises(InputError, match="2…8 bits"):
         compile(graph, table, bits=1)
+
+
+def test_exact_weights_too_small_to_round_plainly_end_the_way_down(monkeypatch):
+    """Plain rounding asks for 11 columns here; fixing a few entries at a time goes on to 8."""
+    rounded = list[tuple[int, bool]]()
+
+    def round_with(self, weights, margins):
+        plainly = margins is quantized_search._PLAIN
+        rounded.append((weights.budget, plainly))
+        if weights.budget >= (11 if plainly else 8):
+            certificate = certify(weights, self.request.graph, self.request.table)
+            assert certificate is not None
+            self.accept(weights, certificate)
+
+    monkeypatch.setattr(QuantizedSearch, "_round_with", round_with)
+    found = compile(permutation_graph(32, seed=4), gaussian_embeddings(32, 16, seed=4), bits=4)
+    assert found.weights.budget == 8
+    way_down = rounded[: next(n for n, (_, plainly) in enumerate(rounded) if not plainly) - 1]
+    assert all(plainly for _, plainly in way_down)
+    assert [budget >= 11 for budget, _ in way_down[-3:]] == [True, False, False]
 
 
 def test_command_line(tmp_path, command):

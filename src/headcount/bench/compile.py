@@ -18,6 +18,7 @@ import torch
 import headcount
 from headcount.bench import compile_worker
 from headcount.bench.timing import Report, silent
+from headcount.compiler.grid import check_bits
 from headcount.errors import InputError
 
 
@@ -52,6 +53,7 @@ def compile_speed(
     time_limit: float = 120.0,
     threads: int = 1,
     device: str = "cpu",
+    bits: int | None = None,
     report: Report = silent,
 ) -> list[dict[str, Any]]:
     """Time `compile` at each point and seed; with `against`, the other source takes turns with us.
@@ -59,12 +61,16 @@ def compile_speed(
     `against` is a folder with another release's package in it, as `src` of its checkout. Each has a
     process of its own, warmed up on a small problem. CPU seconds count what the process itself
     used, so they suffer less from other work on the machine. A search that finds nothing counts
-    with the time that it took.
+    with the time that it took. With `bits` the weights are rounded to as many.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("torch sees no CUDA device; use device='cpu' (--device cpu)")
+    options: dict[str, Any] = {"time_limit": time_limit, "device": device}
+    if bits is not None:
+        check_bits(bits)
+        options["bits"] = bits
     sources = [Path(headcount.__file__).parents[1]]
     if against is not None:
         if not (Path(against) / "headcount").is_dir():
@@ -74,12 +80,12 @@ def compile_speed(
     with ExitStack() as stack:
         workers = [stack.enter_context(_worker(source, threads)) for source in sources]
         for worker in workers:
-            _ask(worker, CompilePoint(16, 8, 6), 0, time_limit, device)
+            _ask(worker, CompilePoint(16, 8, 6), 0, {"time_limit": time_limit, "device": device})
         for point in points:
             found: list[list[dict[str, Any]]] = [[] for _ in workers]
             for seed in seeds:
                 for worker, answers in zip(workers, found, strict=True):
-                    answers.append(_ask(worker, point, seed, time_limit, device))
+                    answers.append(_ask(worker, point, seed, options))
                 report(f"({point.items}, {point.d_model}) at D_K = {point.budget}, seed {seed}")
             rows.append(asdict(point) | _summary(found))
     return rows
@@ -123,11 +129,11 @@ def _worker(source: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def _ask(
-    worker: subprocess.Popen[str], point: CompilePoint, seed: int, time_limit: float, device: str
+    worker: subprocess.Popen[str], point: CompilePoint, seed: int, options: dict[str, Any]
 ) -> dict[str, Any]:
     assert worker.stdin is not None
     assert worker.stdout is not None
-    job = asdict(point) | {"seed": seed, "time_limit": time_limit, "device": device}
+    job = asdict(point) | {"seed": seed} | options
     try:
         print(json.dumps(job), file=worker.stdin, flush=True)
         answer = worker.stdout.readline()

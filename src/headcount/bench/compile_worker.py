@@ -29,7 +29,7 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
         else regular_graph(items, degree, seed=seed)
     )
     table = gaussian_embeddings(items, job["d_model"], seed=seed)
-    options = {name: job[name] for name in ("budget", "seed", "time_limit")}
+    options = {name: job[name] for name in ("budget", "seed", "time_limit", "bits") if name in job}
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -42,7 +42,11 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
         return {**found, "exact": False}
     if device == "cuda":
         found["gpu_gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
-    return {**found, "exact": _exact(weights, (graph.sources, graph.targets), table.to(device))}
+    exact = _exact(weights, (graph.sources, graph.targets), table.to(device))
+    if "bits" in job:  # every matrix of every head has a level for each pattern of its bits at most
+        parts = (*weights.queries, *weights.keys)
+        exact = exact and all(len(part.unique()) <= 2 ** job["bits"] for part in parts)
+    return {**found, "exact": exact}
 
 
 def _exact(weights: Any, edges: tuple[Any, Any], table: torch.Tensor) -> bool:

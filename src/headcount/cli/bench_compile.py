@@ -32,6 +32,9 @@ def compile(
     time_limit: Annotated[float, typer.Option(help="Seconds for each.")] = 120.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each process.")] = 1,
     device: Annotated[DeviceOption, typer.Option(help="Where to compile.")] = DeviceOption.cpu,
+    bits: Annotated[
+        int | None, typer.Option(help="Round the weights to b bits, 2…8.", show_default="none")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -44,6 +47,7 @@ def compile(
     \b
     Examples:
       headcount bench compile --points 64x16x12,256x32x24 --seeds 3
+      headcount bench compile --points 256x32x36 --bits 4
       headcount bench compile --against ../headcount-0.1.0/src --json
       headcount bench compile --points 50257x768x768 --seeds 1 --device cuda
     """
@@ -59,6 +63,7 @@ def compile(
             time_limit=time_limit,
             threads=threads,
             device=device,
+            bits=bits,
             report=report,
         )
     if json:

@@ -37,7 +37,7 @@ def compile(
         Path | None, typer.Option("--out", "-o", help="Write the weights here (.safetensors).")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="D_K.", show_default="the smallest that is found")
+        int | None, typer.Option(help="D_K, at most.", show_default="the smallest that is found")
     ] = None,
     heads: Annotated[
         int | None, typer.Option(help="h.", show_default="the best that is found")

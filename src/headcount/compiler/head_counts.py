@@ -12,6 +12,7 @@ from headcount.shapes import Float
 
 _LOAD = 2.0  # edges a head holds best, in units of the table's rank
 _BITS = 1.7  # bits per key–query parameter that a search begins with
+_AMPLE = 4  # a budget that is quickly reached as a rule, in units of the estimate
 
 
 def widths_of(budget: int, heads: int, rank: int, kv_heads: int | None = None) -> tuple[int, ...]:
@@ -39,7 +40,7 @@ def head_counts(
     if problem.level < 0:  # a non-edge must then be pushed below τ by every head
         wanted = [1, 2, 4]
     else:
-        ideal = problem.edges / (_LOAD * problem.rank)
+        ideal = _ideal_heads(problem)
         wanted = [round(ideal), math.ceil(1.4 * ideal), math.floor(0.7 * ideal)]
     # Fewer heads than this could not use the budget: none is wider than the rank.
     least = -(-budget // problem.rank) if problem.level > 0 else 1
@@ -55,6 +56,21 @@ def first_budget(items: int, edges: int, rank: int) -> int:
     pairs = items * items
     bits = log2_choices(pairs, min(edges, pairs - edges))
     return max(1, math.ceil(bits / (2 * rank * _BITS)))
+
+
+def ample_budget(problem: WhitenedProblem, guess: int) -> int:
+    """A budget at which a descent takes little: columns to spare, but no heads to spare.
+
+    More columns save hardly any steps. Beyond the rank of the table they need further heads, each
+    of which adds m² scores to a step.
+    """
+    held = max(1, round(_ideal_heads(problem))) * problem.rank
+    most = _AMPLE * guess
+    return min(most, held) if problem.level > 0 and held >= 2 * guess else most
+
+
+def _ideal_heads(problem: WhitenedProblem) -> float:
+    return problem.edges / (_LOAD * problem.rank)
 
 
 def log2_choices(pairs: int, edges: int) -> float:

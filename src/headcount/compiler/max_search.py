@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from headcount.attention.key_query import KeyQuery
 from headcount.compiler.certificate import Certificate, certify
-from headcount.compiler.head_counts import first_budget, head_counts, levels_of, widths_of
+from headcount.compiler.head_counts import (
+    ample_budget,
+    first_budget,
+    head_counts,
+    levels_of,
+    widths_of,
+)
 from headcount.compiler.last_resort import one_head_per_edge
 from headcount.compiler.layout import Layout
 from headcount.compiler.polish import certified_weights
@@ -23,7 +29,6 @@ from headcount.compiler.whitened import WhitenedProblem
 from headcount.threads import denormals_flushed, torch_threads
 
 _ROUNDS = 4  # at a given budget, without a time limit
-_AMPLE = 4  # the first budget tried, in units of the estimate; quickly reached as a rule
 _GIVE_UP = 32  # budgets of this many times the estimate are not tried
 _MOST_HEADS = 2**14  # beyond so many edges one head for each takes too long to verify
 _SMALL = 2**22  # scores of all heads up to which one thread is used
@@ -46,8 +51,10 @@ class Outcome(NamedTuple):
 class MaxSearch(WeightSearch):
     """Weights whose largest score over heads exceeds τ on edges alone."""
 
-    def __init__(self, request: CompileRequest) -> None:
+    def __init__(self, request: CompileRequest, use_all: bool = False) -> None:
+        """`use_all` takes every column of a given budget, for who has a use for a wide margin."""
         super().__init__(request)
+        self._use_all = use_all or request.margin > 0 or request.heads is not None
         # Signs of τ to try; the first one that succeeds becomes the only one.
         self.levels = levels_of(request.graph, request.table)
         self._tried: set[tuple[float, tuple[int, ...], int]] = set()
@@ -81,14 +88,31 @@ class MaxSearch(WeightSearch):
                         return True
         return False
 
+    @property
+    def _floor(self) -> int:
+        """The least budget that the heads asked for can have."""
+        return self.request.heads or self.request.kv_heads or 1
+
+    @cached_property
+    def _guess(self) -> int:
+        graph = self.request.graph
+        return max(self._floor, first_budget(graph.items, graph.edges, self.problem.rank))
+
+    @cached_property
+    def _ample(self) -> int:
+        return max(self._floor, ample_budget(self.problem.at(self.levels[0]), self._guess))
+
+    def reach_within(self, budget: int) -> None:
+        """Of a budget that is more than ample, as much as is ample first: the rest costs time."""
+        if self._use_all or budget <= self._ample or not self.reach(self._ample, [0]):
+            self.reach(budget)
+
     def minimise(self) -> None:
         """An ample budget first, then smaller ones: hastily at first and patiently at last."""
-        graph, floor = self.request.graph, self.request.heads or self.request.kv_heads or 1
-        guess = max(floor, first_budget(graph.items, graph.edges, self.problem.rank))
-        self._find_any(guess)
-        self._halve_the_distance(guess)
+        self._find_any(self._guess)
+        self._halve_the_distance(self._guess)
         for number in range(_ROUNDS - 1):
-            self._shrink(floor, number)
+            self._shrink(self._floor, number)
 
     def _find_any(self, guess: int) -> None:
         """Double an ample budget until one is reached; in half the time, else a head per edge."""
@@ -96,7 +120,7 @@ class MaxSearch(WeightSearch):
         end = self.deadline
         if self.request.last_resort:
             self.deadline = min(end, time.monotonic() + (end - time.monotonic()) / 2)
-        budget = first = _AMPLE * guess
+        budget = first = self._ample
         while self.in_time() and not self.reach(budget, [0], both=budget > first and not sparse):
             if budget >= _GIVE_UP * guess:
                 self.reach(budget, [1])

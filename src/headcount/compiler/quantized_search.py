@@ -12,6 +12,7 @@ from headcount.attention.key_query import KeyQuery
 from headcount.attention.verification import verify
 from headcount.compiler.certificate import Certificate, certify
 from headcount.compiler.grid import from_parts, heads_of, rotated, round_weights
+from headcount.compiler.head_counts import first_budget
 from headcount.compiler.max_search import MaxSearch
 from headcount.compiler.quantize import Pairs, onto_grid
 from headcount.compiler.request import CompileRequest
@@ -24,6 +25,12 @@ _MARGINS: Margins = (0.05, 0.1, 0.2)  # μ aimed at while entries are fixed, as 
 _ROTATIONS = 4  # random rotations of the weights, each tried with every margin
 _HOPELESS = 0.15  # rotations end once the best gap is this share of τ below 0
 _GIVE_UP = 4  # the search ends at this many times the budget of the weights before rounding
+_FAILURES = 2  # exact weights in a row that do not round, after which smaller ones are pointless
+_SHARE = 0.25  # of the time left, for one budget that may be too small even before rounding
+
+
+class _TooSmall(Exception):
+    """Exact weights of this budget are too near to their limit to be rounded plainly."""
 
 
 class QuantizedSearch(WeightSearch):
@@ -40,36 +47,44 @@ class QuantizedSearch(WeightSearch):
 
     def reach(self, budget: int) -> bool:
         """Compile at this budget and round; `NoSolution` where nothing is exact before rounding."""
-        weights = self._compiled(budget)
-        for margins in (_PLAIN, _MARGINS):
-            if not self.reached(budget) and self.in_time():
-                self._round(weights, margins)
+        self._round(self._compiled(budget))
         return self.reached(budget)
 
     def minimise(self) -> None:
         """Round what a search for exact weights finds on its way down, then budgets in between.
 
-        Its first weights have columns to spare and wide margins, so there is an answer soon. Plain
-        rounding goes first at every budget, since fixing entries a few at a time takes much longer.
+        Its first weights have columns to spare and wide margins, so there is an answer soon. The
+        fewer the bits, the sooner plain rounding fails, and with it the search for exact weights
+        ends. Entries fixed a few at a time, which takes longer, reach smaller budgets from there.
         """
-        exact = self._compiled(None, share=0.5, improved=lambda found: self._round(found.weights))
-        for margins in (_PLAIN, _MARGINS):
-            self._grow(exact, margins)
-            self._halve_the_distance(exact.budget, margins)
+        failures = 0
 
-    def _grow(self, exact: KeyQuery, margins: Margins) -> None:
+        def improved(found: Compiled) -> None:
+            nonlocal failures
+            self._round_with(found.weights, _PLAIN)
+            failures = 0 if self.reached(found.weights.budget) else failures + 1
+            if failures == _FAILURES:
+                raise _TooSmall
+
+        exact = self._compiled(None, share=0.5, improved=improved)
+        graph, rank = self.request.graph, min(self.request.table.shape)
+        guess = first_budget(graph.items, graph.edges, rank)
+        self._grow(exact)
+        self._halve_the_distance(min(guess, exact.budget) if failures else exact.budget)
+
+    def _grow(self, exact: KeyQuery) -> None:
         """Raise the budget with growing strides until weights of some budget are certified."""
         budget, stride = exact.budget, max(1, exact.budget // 8)
         most = min(_GIVE_UP * exact.budget, exact.heads * exact.d_model)
         while self.best is None and budget < most and self.in_time():
             budget, stride = min(most, budget + stride), 2 * stride
-            self._reach_anew(budget, margins)
+            self._reach_anew(budget)
 
-    def _halve_the_distance(self, failed: int, margins: Margins) -> None:
+    def _halve_the_distance(self, failed: int) -> None:
         """Between the best budget and one that is out of reach, or seems to be."""
         while self.best is not None and self.best[0].budget - failed > 1 and self.in_time():
             middle = (self.best[0].budget + failed) // 2
-            if not self._reach_anew(middle, margins):
+            if not self._reach_anew(middle):
                 failed = middle
 
     def how_far(self) -> str:
@@ -103,22 +118,31 @@ class QuantizedSearch(WeightSearch):
             bits=None,
             improved=improved,  # not the caller's: these weights are not rounded yet
         )
-        search = MaxSearch(request)
+        search = MaxSearch(request, use_all=True)  # a wide margin is room for rounding
         try:
             found = search.run()
+        except _TooSmall:
+            assert search.best is not None
+            found = Compiled(*search.best, search.frontier)
         finally:
             self.stopped = search.stopped
         self.frontier += found.frontier
         self._exact[found.weights.budget] = found.weights
         return found.weights
 
-    def _reach_anew(self, budget: int, margins: Margins) -> bool:
-        """Compile at a budget that is more than enough before rounding, and round."""
+    def _reach_anew(self, budget: int) -> bool:
+        """Compile at a budget that should be more than enough before rounding, and round."""
         with suppress(NoSolution):
-            self._round(self._compiled(budget), margins)
+            self._round(self._compiled(budget, _SHARE))
         return self.reached(budget)
 
-    def _round(self, weights: KeyQuery, margins: Margins = _PLAIN) -> None:
+    def _round(self, weights: KeyQuery) -> None:
+        """Plainly first, since fixing entries a few at a time takes much longer."""
+        for margins in (_PLAIN, _MARGINS):
+            if not self.reached(weights.budget) and self.in_time():
+                self._round_with(weights, margins)
+
+    def _round_with(self, weights: KeyQuery, margins: Margins) -> None:
         """Try every margin in several rotations, unless the first ones are far from exact."""
         closest = -math.inf
         for rotation in range(_ROTATIONS):

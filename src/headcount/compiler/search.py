@@ -79,7 +79,7 @@ class WeightSearch(ABC):
             return self._certified_constant(constant)
         try:
             if self.request.budget is not None:
-                self.reach(self.request.budget)
+                self.reach_within(self.request.budget)
             else:
                 self.minimise()
         except KeyboardInterrupt:
@@ -104,6 +104,10 @@ class WeightSearch(ABC):
     @abstractmethod
     def reach(self, budget: int) -> bool:
         """Whether certified weights of at most this budget are found."""
+
+    def reach_within(self, budget: int) -> None:
+        """Look for weights of at most the budget that was asked for."""
+        self.reach(budget)
 
     @abstractmethod
     def minimise(self) -> None:

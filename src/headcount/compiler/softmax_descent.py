@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from headcount.attention.softmax_bounds import extreme_masses
+from headcount.compiler.ordered_descent import Order, descend_in_order
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.streams import generator
 from headcount.shapes import Bool, Float
@@ -31,8 +32,7 @@ _TRIALS = 4
 # Temperatures at which the lowest and highest bounds are softened, from first to last: warm ones
 # let many pairs shape the weights, cold ones only the binding pair.
 _WARMEST, _COLDEST = 0.1, 0.003
-# A descent ends at this difference of logits, or gap between bounds: stretching does the rest.
-_ORDERED, _APART = 0.05, 0.01
+_APART = 0.01  # a descent ends at this gap between bounds
 
 Both = Float[Tensor, "two trials heads rank width"]  # W_Q and W_K of every trial
 
@@ -47,41 +47,20 @@ def ordered(
     problem: WhitenedProblem, widths: tuple[int, ...], seed: int, keep_on: Callable[[], bool]
 ) -> tuple[Both, float]:
     """Two heads in the order above, and the least difference in it: correct if positive."""
-    edges = edge_mask(problem)
-    own = torch.eye(problem.items, dtype=torch.bool) & ~edges
-    others = ~(own | edges)
-    above = [_precedences(edges, own, others, head) for head in range(2)]
-    start = _start(problem, widths, seed)
-    best, widest = start[:, :1], -math.inf
-
-    def loss_of(weights: Tensor, share: float) -> Tensor:
-        nonlocal best, widest
-        logits = _logits(problem, weights)
-        margin = max(1 - 1.3 * share, _ORDERED)  # shrinks, as in `descent`
-        total = logits.new_zeros(logits.shape[0])
-        least = torch.full_like(total, torch.inf)
-        for head, rules in enumerate(above):
-            for pivot, sign, where in rules:
-                level = logits[:, head].masked_fill(~pivot, 0.0).sum(2, keepdim=True)
-                ahead = (sign * (level - logits[:, head])).masked_fill(~where, torch.inf)
-                total = total + (margin - ahead).clamp_min(0).square().sum((1, 2))
-                least = torch.minimum(least, ahead.amin((1, 2)))
-        reached, top = float(least.detach().max()), int(least.argmax())
-        if reached > widest:
-            best, widest = weights.detach()[:, top : top + 1].clone(), reached
-        return total.sum()
-
-    _adam(start, loss_of, lambda: widest < _ORDERED and keep_on())
-    return best, widest
-
-
-def _precedences(
-    edges: Tensor, own: Tensor, others: Tensor, head: int
-) -> list[tuple[Bool[Tensor, "m m"], int, Bool[Tensor, "m m"]]]:
-    """(pivot, sign, where): each row's pivot must be above (+) or below (−) the marked pairs."""
-    has_edge, has_own = edges.any(1, keepdim=True), own.any(1, keepdim=True)
-    itself = own, 1 if head == 0 else -1, others & has_own
-    return [itself, (edges, 1, (own | others) & has_edge)]
+    both = torch.zeros(2, 1, 2, problem.rank, max(widths))
+    reached = math.inf
+    for head, width in enumerate(widths):
+        order, widest = Order(problem, source_is_above=head == 0), -math.inf
+        for trial in range(_TRIALS):
+            weights, least = descend_in_order(order, width, seed + 1000 * trial, keep_on)
+            if least > widest:
+                both[:, 0, head, :, :width], widest = weights, least
+            if widest > 0 or not keep_on():
+                break
+        reached = min(reached, widest)
+        if not widest > 0:  # then the other head is of no use
+            break
+    return both, reached
 
 
 def spread(
