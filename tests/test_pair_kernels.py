@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headcount.attention import pair_verification, sieve
 from headcount.attention.key_query import KeyQuery
+from headcount.attention.recovery import Extreme
 from headcount.attention.sieve import Sieve, halved, padded, sieve_edges
 from headcount.attention.tiles import Projections
 from headcount.attention.verification import verify
@@ -19,7 +20,9 @@ from headcount.compiler import fused_pass
 from headcount.compiler.compile import compile
 from headcount.compiler.fused_pass import FusedPass
 from headcount.compiler.layout import Layout
+from headcount.compiler.pair_loss import PairLoss
 from headcount.compiler.tiled_pass import TiledPass
+from headcount.compiler.trial import start
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
@@ -155,21 +158,65 @@ def test_sieved_verification_says_what_the_whole_pass_says(monkeypatch, aggregat
         )
 
 
-def test_ties_with_the_threshold_are_settled_exactly(monkeypatch):
-    """Scores of 1 are not above a threshold of 1, however they were rounded on the way."""
+@pytest.fixture
+def always_sieved(monkeypatch):
     monkeypatch.setattr(pair_verification, "_DOUBLE_WORK", 0)
     monkeypatch.setattr(pair_verification, "sieve_runs_on", lambda *_: True)
-    graph = Graph.from_edges(20, [(i, i) for i in range(20)])
-    weights = KeyQuery(torch.eye(20)[None] * 3, torch.eye(20)[None] / 3, threshold=1.0)
-    product = float(np.float32(1 / 3)) * 3  # a little above 1 in exact arithmetic
-    assert verify(weights, graph, torch.eye(20)).exact is (product > 1)
-    below = replace(weights, threshold=float(np.nextafter(product, 2)))
-    assert verify(below, graph, torch.eye(20)).false_negatives == 20
 
 
-def test_weights_far_from_exact_go_through_the_whole_pass(monkeypatch):
-    monkeypatch.setattr(pair_verification, "_DOUBLE_WORK", 0)
-    monkeypatch.setattr(pair_verification, "sieve_runs_on", lambda *_: True)
+def test_non_edges_at_the_threshold_are_settled_exactly(always_sieved):
+    """Beside one non-edge far above τ, others miss it, reach it or exceed it by one rounding."""
+    graph = Graph.from_edges(20, [(0, 0)])
+    queries = torch.eye(20, dtype=torch.float64)
+    queries[0, 0], queries[1, 1] = 30.0, 30.0
+    for score, above in ((np.nextafter(1, 0), False), (1.0, False), (np.nextafter(1, 2), True)):
+        queries[2, 2] = score
+        weights = KeyQuery(queries[None], torch.eye(20, dtype=torch.float64)[None], threshold=1.0)
+        found = verify(weights, graph, torch.eye(20, dtype=torch.float64))
+        assert found.checked_in == "half precision, open pairs in float64"
+        assert (found.false_negatives, found.false_positives) == (0, 1 + above)
+        assert found.highest_non_edge == Extreme(30.0, 1, 1)
+
+
+@pytest.mark.parametrize("scale", [1e-50, 1e-30, 1e-18, 1e-9, 1e9, 1e15])
+def test_scores_of_any_size_are_verified(always_sieved, scale):
+    graph, table = permutation_graph(20, seed=3), gaussian_embeddings(20, 4, seed=3)
+    table, ones = table.abs() + 1, torch.full((1, 4, 1), scale, dtype=torch.float64)
+    found = verify(KeyQuery(ones, ones, scale**2 * 20), graph, table, precision="auto")
+    wanted = verify(KeyQuery(ones, ones, scale**2 * 20), graph, table, precision="float64")
+    assert found.false_positives == wanted.false_positives > 0
+    assert found.false_negatives == wanted.false_negatives
+    difference = found.highest_non_edge.score - wanted.highest_non_edge.score
+    assert abs(difference) <= found.score_error + wanted.score_error
+
+
+def test_large_pulls_leave_the_loss_and_the_slopes_as_they_are():
+    problem = problem_of(permutation_graph(40, seed=2))
+    layout, generator = Layout((4,) * 2), torch.Generator().manual_seed(0)
+    queries, keys = (vectors(generator, 2, 40, 4) for _ in range(2))
+    added, pull = torch.full((40,), -0.7), torch.full((2, 40), 3000.0)
+    wanted, found = (
+        one(problem, layout).violations(queries, keys, added, pull)
+        for one in (TiledPass, FusedPass)
+    )
+    assert float(found.loss) == pytest.approx(float(wanted.loss), rel=3e-3)
+    torch.testing.assert_close(found.query_slopes, wanted.query_slopes, rtol=3e-3, atol=10)
+    huge = FusedPass(problem, layout).violations(queries, keys, added, 1e6 * pull)
+    assert huge.query_slopes.isfinite().all()
+
+
+def test_more_wrong_pairs_than_are_listed_press_nothing(monkeypatch):
+    monkeypatch.setattr(sieve, "_CAPACITY", 5)
+    monkeypatch.setattr("headcount.compiler.pair_loss.pass_for", FusedPass)
+    problem = problem_of(permutation_graph(40, seed=2), -0.4)
+    loss = PairLoss(problem, Layout((4,)))
+    found = loss.look(loss.start(start(problem, (4,), 0)))
+    assert found.wrong > 5
+    loss.press(found, 2.0)
+    assert bool((loss.edge_weight == 1).all())
+
+
+def test_weights_far_from_exact_go_through_the_whole_pass(monkeypatch, always_sieved):
     monkeypatch.setattr(sieve, "_CAPACITY", 5)
     graph, table = permutation_graph(20, seed=3), gaussian_embeddings(20, 4, seed=3)
     found = verify(KeyQuery(torch.ones(1, 4, 1), torch.ones(1, 4, 1), -1.0), graph, table)

@@ -32,8 +32,11 @@ def triton_device() -> str:
 
 
 def kernels_run_on(device: torch.device) -> bool:
-    """Whether Triton compiles kernels for this device."""
-    if device.type != "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+    """Whether Triton compiles kernels for this device: NVIDIA's from the A100's generation on."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type != "cuda" or interpreted or torch.version.cuda is None:
+        return False
+    if torch.cuda.get_device_capability(device)[0] < 8:
         return False
     try:
         return triton_device() == "cuda"

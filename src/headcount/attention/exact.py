@@ -153,7 +153,7 @@ def cuts(threshold: float, error: float, dtype: torch.dtype) -> tuple[float, flo
     if error:  # τ ± error is itself rounded
         error += 2.0**-50 * (abs(threshold) + error)
     low, high = threshold - error, threshold + error
-    return _floor(low, dtype), _floor(high, dtype)
+    return rounded_down(low, dtype), rounded_down(high, dtype)
 
 
 def predicted_exactly(
@@ -281,7 +281,8 @@ def _integers(values: Tensor) -> tuple[np.ndarray, int]:
     return whole.astype(object) << shift.astype(object), lowest - 53
 
 
-def _floor(value: float, dtype: torch.dtype) -> float:
+def rounded_down(value: float, dtype: torch.dtype) -> float:
+    """The largest number of a dtype that is not above a value."""
     if dtype == torch.float64:
         return value
     with np.errstate(over="ignore"):

@@ -1,7 +1,8 @@
 """Verification of all m² pairs: one tiled pass that no rounding can mislead (Section 3).
 
-The pass runs in float64, or in float32 where there is much to do. A score within its error bound of
-τ is computed again in float64 and, if that leaves it open, in exact rational arithmetic.
+The pass runs in float64, or in float32 where there is much to do, on a GPU in half precision. A
+score within its error bound of τ is computed again in float64 and, if that leaves it open, in exact
+rational arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headcount.attention.exact import ErrorBound, PairDecider, cuts
+from headcount.attention.exact import ErrorBound, PairDecider, cuts, rounded_down
 from headcount.attention.key_query import KeyQuery
 from headcount.attention.recovery import Extreme, Recovery, summarise
 from headcount.attention.rescaling import rescaled, scaled_back, scaled_back_bound
@@ -33,7 +34,7 @@ def verify_pairs(weights: KeyQuery, graph: Graph, table: Tensor, precision: str)
     decider = PairDecider.of(weights, table)
     dtype = choose_dtype(precision, graph.items**2 * weights.budget, decider.bound)
     quick = dtype == torch.float32 and precision == "auto" and decider.parts.temperature is None
-    if quick and sieve_runs_on(table.device, graph.items, graph.edges):
+    if quick and sieve_runs_on(table.device, graph.items, graph.edges, weights.widths):
         sieved = _sieved(original, decider, graph, exponent)
         if sieved is not None:
             return sieved
@@ -81,20 +82,23 @@ def _sieved(
     None where they are too many: weights that are far from exact.
     """
     sieve, threshold = Sieve.of(decider.parts, graph), decider.weights.threshold
-    everything = torch.full((graph.items,), torch.inf, device=decider.table.device)
-    peaks, _, _ = sieve.sift(everything, listed=False)
+    if not sieve.usable:
+        return None
+    no_level = torch.full((graph.items,), torch.inf, device=decider.table.device)
+    peaks, _, _ = sieve.sift(no_level, listed=False)
     low, _ = cuts(threshold, sieve.error + decider.bound.float64, torch.float32)
     # The highest two may swap places when each is off by the bound.
-    low = min(low, float(peaks.max()) - 2 * sieve.error * (1 + 1e-6))
-    _, count, places = sieve.sift(torch.full_like(everything, low))
+    low = min(low, rounded_down(float(peaks.max()) - 2 * sieve.error, torch.float32))
+    _, count, places = sieve.sift(torch.full_like(no_level, low))
     if count > len(places):
         return None
-    open_pairs = places // graph.items, places % graph.items
-    false_positives = decider.predicted(decider.parts.at(*open_pairs), *open_pairs).sum()
+    others = places // graph.items, places % graph.items
     sources, targets = (
         torch.from_numpy(part.copy()).to(places) for part in (graph.sources, graph.targets)
     )
-    hits = int(decider.predicted(decider.parts.at(sources, targets), sources, targets).sum())
+    scores, edge_scores = decider.parts.at(*others), decider.parts.at(sources, targets)
+    false_positives = decider.predicted(scores, *others).sum()
+    hits = int(decider.predicted(edge_scores, sources, targets).sum())
     return summarise(
         original,
         scope="all pairs",
@@ -102,8 +106,8 @@ def _sieved(
         hits=hits,
         false_positives=int(false_positives),
         false_negatives=graph.edges - hits,
-        lowest_edge=_extreme(decider, sources, targets, torch.argmin, exponent),
-        highest_non_edge=_extreme(decider, *open_pairs, torch.argmax, exponent),
+        lowest_edge=_extreme(edge_scores, sources, targets, torch.argmin, exponent),
+        highest_non_edge=_extreme(scores, *others, torch.argmax, exponent),
         score_error=scaled_back_bound(decider.bound.float64, exponent),
         checked_in="half precision, open pairs in float64",
     )
@@ -178,7 +182,8 @@ def _lowest_edge(
     if not scores.numel():
         return None
     near = scores.topk(min(_NEAR, scores.numel()), largest=False).indices
-    return _extreme(decider, edges.sources[near], edges.targets[near], torch.argmin, exponent)
+    pairs = edges.sources[near], edges.targets[near]
+    return _extreme(decider.parts.at(*pairs), *pairs, torch.argmin, exponent)
 
 
 def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Extreme | None:
@@ -186,20 +191,20 @@ def _highest_non_edge(decider: PairDecider, peaks: _Peaks, exponent: int) -> Ext
         return None
     near = [(source, target) for _, source, target in sorted(peaks.pairs, reverse=True)[:_NEAR]]
     sources, targets = torch.tensor(near, device=decider.table.device).unbind(1)
-    return _extreme(decider, sources, targets, torch.argmax, exponent)
+    scores = decider.parts.at(sources, targets)
+    return _extreme(scores, sources, targets, torch.argmax, exponent)
 
 
 def _extreme(
-    decider: PairDecider,
+    scores: Float[Tensor, " pairs"],
     sources: Int[Tensor, " pairs"],
     targets: Int[Tensor, " pairs"],
     choose: Callable[[Tensor], Tensor],
     exponent: int,
 ) -> Extreme | None:
-    """The lowest or highest of these pairs in float64."""
-    if not sources.numel():
+    """The lowest or highest of these pairs."""
+    if not scores.numel():
         return None
-    scores = decider.parts.at(sources, targets)
     best = int(choose(scores))
     score = scaled_back(float(scores[best]), exponent)
     return Extreme(score, int(sources[best]), int(targets[best]))

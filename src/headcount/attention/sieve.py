@@ -1,12 +1,14 @@
 """All pairs on a GPU, with no [m, m] matrix: rows' highest non-edges, and pairs above a level.
 
-Scores are computed on tensor cores, from projections rounded to half precision or as precisely as
-in float32. What rounding costs is measured; what tensor cores lose in adding up is bounded.
+Scores are computed on tensor cores, from projections rounded to half precision or nearly as
+precisely as in float32. What rounding costs is measured; what tensor cores lose in adding up is
+bounded.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,9 @@ _CROWDED = 1 / 64  # share of edges from which looking them up costs more than t
 # addition may lose 2⁻²³ of its largest term; this allows for eight times as much.
 _ADDING = 2.0**-20
 _SLACK = 1 + 1e-6  # covers the rounding of the bound itself
+_UNDERFLOW = 2.0**-400  # more than entries whose squares vanish can add to a score
+_LARGEST = 2.0**60  # scores in units beyond this, or of less than its inverse, are not sieved
+_MOST = 2**29  # entries of all padded queries; the kernels count in 32 bits
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,17 @@ def sieve_edges(
 
 def padded(vectors: Float[Tensor, "heads items key_dim"]) -> Float[Tensor, "heads items width"]:
     """With zero columns up to a width that the kernels take."""
-    width = max(16, 1 << (vectors.shape[2] - 1).bit_length())
-    return functional.pad(vectors, (0, width - vectors.shape[2])).contiguous()
+    missing = padded_width(vectors.shape[2]) - vectors.shape[2]
+    return functional.pad(vectors, (0, missing)).contiguous()
+
+
+def padded_width(width: int) -> int:
+    """The next power of two, from 16 on.
+
+    >>> padded_width(3), padded_width(16), padded_width(33)
+    (16, 16, 64)
+    """
+    return max(16, 1 << (width - 1).bit_length())
 
 
 def halved(
@@ -80,52 +94,60 @@ def halved(
     is moved to between 8 and 16.
     """
     scale = torch.exp2(4 - torch.frexp(vectors.abs().amax()).exponent.to(vectors.dtype))
-    return padded(vectors * scale).half(), scale
+    return padded((vectors * scale).half()), scale
 
 
-def sieve_runs_on(device: torch.device, items: int, edges: int) -> bool:
-    """Whether the kernels run here and the graph is sparse enough for them."""
-    return edges <= _CROWDED * items**2 and kernels_run_on(device)
+def sieve_runs_on(device: torch.device, items: int, edges: int, widths: Sequence[int]) -> bool:
+    """Whether the kernels run here, and take heads of these widths and so many edges."""
+    entries = len(widths) * items * padded_width(max(widths))
+    small = entries <= _MOST and len(widths) * edges <= _MOST
+    return small and edges <= _CROWDED * items**2 and kernels_run_on(device)
 
 
 @dataclass(frozen=True)
 class Sieve:
     """Queries and keys of all heads as the kernels take them, and the graph's edges.
 
-    Products of float32 entries are nearly as good as float32's own.
+    Entries in float32 are multiplied as three products in TF32, nearly as precise as float32.
     """
 
     queries: Float[Tensor, "heads items width"]
     keys: Float[Tensor, "heads items width"]
     edges: TiledPairs
-    unit: float = 1.0  # what scores of these are to be multiplied by
+    unit: float = 1.0  # what their scores are to be multiplied by
     error: float = math.nan  # how far a score can be from the one of the projections, if known
 
     @classmethod
     def of(cls, parts: Projections, graph: Graph) -> Sieve:
         """Projections rounded to half precision; what that costs is measured, row by row."""
         widest = max(part.shape[1] for part in parts.queries)
-        both, errors, norms, scales = [], [], [], []
+        both, lost, norms, scales = [], [], [], []
         for side in (parts.queries, parts.keys):
             vectors = torch.stack(
                 [functional.pad(part, (0, widest - part.shape[1])) for part in side]
             )
             half, scale = halved(vectors)
-            lost = vectors - half[:, :, :widest].double() / scale
-            norms.append(vectors.norm(dim=2).amax(1))
-            errors.append(lost.norm(dim=2).amax(1))
+            # Everything is measured after scaling, where no square underflows that matters.
+            scaled = vectors * scale
+            norms.append(scaled.norm(dim=2).amax(1))
+            lost.append((scaled - half[:, :, :widest]).norm(dim=2).amax(1))
             both.append(half)
             scales.append(float(scale))
         # (q + δq)·(k + δk) − q·k, and what is lost in adding up.
-        (query, key), (query_error, key_error) = norms, errors
-        lost = query_error * (key + key_error) + query * key_error
-        lost += widest * _ADDING * (query + query_error) * (key + key_error)
+        (query, key), (query_lost, key_lost) = norms, lost
+        error = query_lost * (key + key_lost) + query * key_lost
+        error += widest * _ADDING * (query + query_lost) * (key + key_lost)
+        unit = 1 / (scales[0] * scales[1])
         sources, targets = (
             torch.from_numpy(part.copy()).to(half.device) for part in (graph.sources, graph.targets)
         )
         edges = sieve_edges(sources, targets, graph.items)
-        unit = 1 / (scales[0] * scales[1])
-        return cls(both[0], both[1], edges, unit, float(lost.max()) * _SLACK)
+        return cls(both[0], both[1], edges, unit, (float(error.max()) + _UNDERFLOW) * _SLACK * unit)
+
+    @property
+    def usable(self) -> bool:
+        """Whether float32 holds scores and levels in this unit."""
+        return 1 / _LARGEST < self.unit < _LARGEST
 
     def sift(
         self, levels: Float[Tensor, " items"], listed: bool = True
@@ -146,8 +168,17 @@ class Sieve:
         kernel[(-(-items // _ROWS), _PARTS)](
             self.queries, self.keys, levels / self.unit, *edges, peaks, places, found, items,
             capacity, HEADS=heads, DK=width, CHUNK=min(width, _CHUNK), ROWS=_ROWS, COLUMNS=_COLUMNS,
-            PARTS=_PARTS, num_warps=_WARPS, num_stages=_STAGES,
+            PARTS=_PARTS, num_warps=_WARPS, num_stages=self._stages,
         )  # fmt: skip
         count = int(found)
         places = places[: count if count <= capacity else 0].sort().values
         return peaks.amax(0) * self.unit, count, places
+
+    @property
+    def _stages(self) -> int:
+        """Tiles loaded ahead: as many as the shared memory holds."""
+        if self.queries.device.type != "cuda":
+            return 1
+        chunk = min(self.queries.shape[2], _CHUNK) * self.queries.element_size()
+        room = torch.cuda.get_device_properties(self.queries.device).shared_memory_per_block_optin
+        return max(1, min(_STAGES, room // ((_ROWS + _COLUMNS) * chunk)))

@@ -21,13 +21,14 @@ _ROWS, _COLUMNS, _WARPS, _STAGES = 64, 128, 4, 2
 def pass_for(problem: WhitenedProblem, layout: Layout) -> TiledPass | FusedPass:
     """The quickest pass there is for this problem and device."""
     fits = max(layout.widths) <= _WIDEST and problem.items >= _FEWEST
-    if fits and sieve_runs_on(problem.points.device, problem.items, problem.edges):
+    sizes = problem.items, problem.edges, layout.widths
+    if fits and sieve_runs_on(problem.points.device, *sizes):
         return FusedPass(problem, layout)
     return TiledPass(problem, layout)
 
 
 class FusedPass:
-    """`TiledPass` by Triton kernels, equal to it up to the rounding of TF32.
+    """`TiledPass` by Triton kernels, equal to it up to the rounding of half precision.
 
     Scores are computed twice, once by rows for the queries' slopes and once by columns for the
     keys': cheaper than adding up keys' slopes across programs, and always in the same order.
@@ -54,9 +55,9 @@ class FusedPass:
         width = queries.shape[2]
         query_slopes = self._slopes(0, query, key, *rest)[:, :, :width] / key_scale
         key_slopes = self._slopes(1, key, query, *rest)[:, :, :width] / query_scale
-        loss = losses.sum(dtype=torch.float64) - pull.square().sum(dtype=torch.float64)
         total = sums.sum(0) if self.top else torch.zeros_like(added)
-        return Violations(loss.float(), query_slopes, key_slopes, peaks.amax(0), total)
+        loss = losses.sum(dtype=torch.float64).float()
+        return Violations(loss, query_slopes, key_slopes, peaks.amax(0), total)
 
     def sifted(
         self,

@@ -149,7 +149,9 @@ class PairLoss:
         return Look(low, found.highs, self.top, wrong, missed, found.above)
 
     def press(self, found: Look, factor: float) -> None:
-        """Raise the weight of every pair that was found wrong."""
+        """Raise the weight of every pair that was found wrong, unless they are too many to list."""
+        if found.wrong > int(found.missed.sum()) + len(found.above):
+            return
         raised = (self.edge_weight * factor).clamp_max_(_HEAVIEST)
         self.edge_weight = torch.where(found.missed, raised, self.edge_weight)
         places, weights = self._pressed

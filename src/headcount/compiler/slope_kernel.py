@@ -35,9 +35,9 @@ def violations(mine, others, unit, added, pulls, edge_begins, edge_rows, edge_co
                DK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
     """ROWS rows of one head against all columns: slopes, and by query the loss and the peaks.
 
-    A pair's violation is max(score · unit + added, 0), for an edge minus its pull, whose square is
-    in the loss too. `mine` are queries and `others` keys, or the other way round; `added` belongs
-    to the queries. One program sums a row in a fixed order: results do not vary from run to run.
+    A pair's violation is max(score · unit + added, 0), for an edge minus its pull. `mine` are
+    queries and `others` keys, or the other way round; `added` belongs to the queries. One program
+    sums a row in a fixed order: results do not vary from run to run.
     """
     block, head = tl.program_id(0), tl.program_id(1)
     row = block * ROWS + tl.arange(0, ROWS)
@@ -69,14 +69,15 @@ def violations(mine, others, unit, added, pulls, edge_begins, edge_rows, edge_co
         )  # fmt: skip
         if BY_QUERY:
             peak = tl.maximum(peak, tl.max(excess, 1))
-            loss += tl.sum(excess * weighed, 1)
+            loss += tl.sum(tl.maximum(excess, 0.0) * weighed, 1)
             if TOP:
                 total += tl.sum(weighed, 1)
-        # A pressed pair may weigh more than half precision holds.
-        weighed = tl.minimum(weighed, 60000.0)
+        # Sixteen times as large, few violations are too small for half precision; pressed pairs and
+        # edges may be too large for it.
+        weighed = tl.minimum(tl.maximum(16 * weighed, -60000.0), 60000.0)
         slope = tl.dot(weighed.to(tl.float16), other, slope)
     at = (head * items + row)[:, None] * DK + tl.arange(0, DK)[None, :]
-    tl.store(slopes + at, slope, mask=(row < items)[:, None])
+    tl.store(slopes + at, slope / 16, mask=(row < items)[:, None])
     if BY_QUERY:
         tl.store(losses + head * items + row, loss, mask=row < items)
         tl.store(peaks + head * items + row, peak, mask=row < items)

@@ -24,7 +24,7 @@ _ROWS = 16  # but no fewer rows at a time than this
 
 @dataclass(frozen=True)
 class Violations:
-    """What a pass finds: the non-edges' loss, and everybody's slopes, of all heads.
+    """What a pass finds: the loss of non-edges, and the slopes of all heads.
 
     `peaks` says how far a row's worst non-edge exceeds what it may, and `sums` adds up a row's
     violations over heads, less what its edges pull.
@@ -41,7 +41,7 @@ class Violations:
 class Sifted:
     """The rows' highest non-edges, and how many and which lie above their row's level.
 
-    A place is row times items plus column. Too many to be listed, they have no places.
+    A place is row times items plus column. `above` is empty where they are too many to list.
     """
 
     highs: Float[Tensor, " items"]
