@@ -93,7 +93,7 @@ def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, s
     tl.store(contexts + (run * steps + n) * L + slot, context, mask=n < steps)
 
 
-@jit
+@jit(do_not_specialize=["places"])
 def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr,
                   D: tl.constexpr, COLUMNS: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
                   BLOCK: tl.constexpr):  # fmt: skip
@@ -115,15 +115,15 @@ def project_items(tables, weights, rows, items, first_row, first_place, places, 
         tl.store(tables + at + a, projected, mask=inside[:, None])
 
 
-@jit
-def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places,
-                VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr, SHARE: tl.constexpr,
-                SPREAD: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr,
-                TILE: tl.constexpr):  # fmt: skip
+@jit(do_not_specialize=["places", "heads", "padded_heads"])
+def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places, heads,
+                padded_heads, VARIANT: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
+                DK: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr):  # fmt: skip
     """A tile of all m² pairs under max, or sum: hits and wrong decisions.
 
     They are weighted by how often a pair is in the contexts: `counts` holds that number for each
-    ordered pair, negative where it is not an edge.
+    ordered pair, negative where it is not an edge. Heads are taken one by one, so one kernel serves
+    all numbers of them.
     """
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     m, place = tl.load(items + run).to(tl.int32), tl.load(first_place + run)
@@ -133,10 +133,10 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     source = part // across * TILE + tl.arange(0, TILE)
     target = part % across * TILE + tl.arange(0, TILE)
     column = tl.arange(0, WIDE)
-    D: tl.constexpr = H * DK
-    KD: tl.constexpr = D // SPREAD
+    D = padded_heads * DK
+    KD = padded_heads // SPREAD * DK
     joined = nothing_joined(TILE, VARIANT)
-    for h in range(HEADS):
+    for h in range(heads):
         score = tl.zeros((TILE, TILE), tl.float32)
         for a in range(0, DK, WIDE):
             at_q = (place + source)[:, None] * D + a + column[None, :]
@@ -157,7 +157,7 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
 
 
-@jit(do_not_specialize=["halvings"])
+@jit(do_not_specialize=["halvings", "places", "count"])
 def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, halvings, messages,
                    first_row, first_place, head_scales, places, count, PER: tl.constexpr,
                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
