@@ -1,4 +1,7 @@
-"""The engine for CUDA: one run per Triton program, no host round trip between two checks."""
+"""The engine for CUDA: a run per Triton program, or several that share a large one.
+
+There is no round trip to the host between two checks.
+"""
 
 from __future__ import annotations
 
@@ -260,7 +263,7 @@ def _slots(device: str) -> int:
     """Programs of a shared run that can be under way at once: two fill a multiprocessor."""
     if device == "cpu":
         return 1  # the interpreter runs one after the other
-    return 2 * torch.cuda.get_device_properties().multi_processor_count
+    return 2 * torch.cuda.get_device_properties("cuda").multi_processor_count
 
 
 def _scale(spec: RunSpec) -> float:

@@ -8,6 +8,7 @@ from triton import jit
 from headcount.training.engines.triton.kernels.arithmetic import (
     among,
     head_scores,
+    high,
     joined_scores,
     labels,
     nothing_joined,
@@ -115,6 +116,18 @@ def project_items(tables, weights, rows, items, first_row, first_place, places, 
         tl.store(tables + at + a, projected, mask=inside[:, None])
 
 
+@jit
+def _product_of_eight(a, b):
+    """a·bᵀ as `product` has it, where both hold the same eight columns twice.
+
+    Those of a give way to their leading bits and to the rest, so two products do for three.
+    """
+    a_high, b_high = high(a), high(b)
+    a = tl.where((tl.arange(0, 16) < 8)[None, :], a_high, a - a_high)
+    total = tl.dot(a, tl.trans(b - b_high), input_precision="tf32")
+    return tl.dot(a, tl.trans(b_high), acc=total, input_precision="tf32")
+
+
 @jit(do_not_specialize=["places", "heads", "padded_heads"])
 def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places, heads,
                 padded_heads, VARIANT: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
@@ -139,14 +152,14 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     for h in range(heads):
         score = tl.zeros((TILE, TILE), tl.float32)
         for a in range(0, DK, WIDE):
-            at_q = (place + source)[:, None] * D + a + column[None, :]
-            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK + a
-            at_q += (h // SHARE * SPREAD + h % SHARE) * DK
-            at_k += column[None, :]
-            inside = (column < DK)[None, :]
-            q = tl.load(tables + at_q, mask=(source < m)[:, None] & inside, other=0.0)
-            k = tl.load(tables + at_k, mask=(target < m)[:, None] & inside, other=0.0)
-            score += product(q, tl.trans(k))
+            at_q = (place + source)[:, None] * D + (h // SHARE * SPREAD + h % SHARE) * DK
+            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK
+            # Eight columns are read twice: a product is over 16 at least.
+            at_q, at_k = at_q + a + (column % DK)[None, :], at_k + a + (column % DK)[None, :]
+            q = tl.load(tables + at_q, mask=(source < m)[:, None], other=0.0)
+            k = tl.load(tables + at_k, mask=(target < m)[:, None], other=0.0)
+            more = _product_of_eight(q, k) if DK == 8 else product(q, tl.trans(k))
+            score = more if DK <= WIDE else score + more
         joined = joined + score if VARIANT == "sum" else tl.maximum(joined, score)
     at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)

@@ -1,8 +1,8 @@
 """Training kernel for runs too large for the registers of one program: several share each run.
 
 A program keeps its part of W_Q, W_K and their moments in registers for the whole launch. In each
-step it sends what the others need through the L2 cache, which takes less than a microsecond, while
-streaming the state itself would take several.
+step it sends what others need through the L2 cache: some kilobytes, where the state has up to 1.5
+megabytes.
 
 All programs of a launch must run at the same time, as they wait for one another: the launch is
 cooperative, and each group of programs goes through several runs if there are more than fit.
@@ -35,10 +35,10 @@ from headcount.training.engines.triton.kernels.protocol import (
     store_threshold,
 )
 
-# A tile is a program's part of W_Qᵀ over W_Kᵀ, [WIDE, TALL]: for each of its heads the columns of
-# W_Q, then those of W_K, so that a head's queries and keys are in the registers of one warp. Of a
-# head that is wider than a tile it has a piece. It is held in PARTS, to be updated one by one: the
-# gradient of all of it would not fit beside it.
+# A tile is a program's part of both matrices, transposed: [WIDE, TALL]. It has a head's columns of
+# W_Q, then those of W_K, then the next head's, so that the queries and keys of a head are in the
+# registers of one warp. A program has only a piece of a head that is wider than a tile. The tile is
+# held in PARTS, to be updated one by one: the gradient of all of it would not fit beside it.
 
 
 @jit
@@ -115,10 +115,10 @@ def _updated(w, first, second, slopes, x, rate, scale, PARTS: tl.constexpr):
     return ws, firsts, seconds
 
 
-# Programs exchange 64-bit words: 32 bits of a number and the step's tag. A word is written at once,
-# so one that bears the tag is the step's, and no other order of memory has to be kept. Words are
-# written to two places by turns: whoever is two steps ahead has read what all others wrote in the
-# step between, and these have then read what it writes over.
+# Programs exchange 64-bit words: the 32 bits of a number and the tag of the step. A word is written
+# in one access, so a word with the tag holds the number of this step, and no fence is needed. Words
+# go to two places by turns. A program that writes for the second time to one of them has received
+# what the others sent in the step between, and they sent it after reading what is now overwritten.
 
 
 @jit
@@ -226,11 +226,12 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
         item = tl.load(contexts + run * steps * L + position)
         for n in range(steps):
             tag = turn * steps + n + 1
-            following = tl.minimum(n + 1, steps - 1)  # read ahead: rows can be read only after it
+            following = tl.minimum(n + 1, steps - 1)  # read ahead, as the rows to read depend on it
             following = tl.load(contexts + (run * steps + following) * L + position)
             y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
             rate, scale = step_scales(scales, taken + n)
-            x = _embeddings(rows + (row + item) * DM + down * TALL, LENGTH, L, TALL, PARTS)
+            x_at = rows + (row + item) * DM + down * TALL
+            x = _embeddings(x_at, LENGTH, L, TALL, PARTS)
             both = _projection(w, x, L, WIDE, TALL, PARTS)
             if DOWN > 1:
                 both = _summed(both, sums, down, tag, WIDE, L, DOWN)
@@ -256,7 +257,7 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             dq = query_slopes(s, k, OWN, OWN, L, WIDTH)
             dk = key_slopes(s, q, OWN, OWN, L, WIDTH)
             slopes = tl.reshape(tl.permute(tl.join(dq, dk), (0, 3, 2, 1)), (WIDE, L))
-            x = _embeddings(rows + (row + item) * DM + down * TALL, LENGTH, L, TALL, PARTS)
+            x = _embeddings(x_at, LENGTH, L, TALL, PARTS)  # again: to keep it would spill registers
             w, m, v = _updated(w, m, v, slopes, x, rate, scale, PARTS)
             tau, tau_first, tau_second, diverged = end_of_step(
                 total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
