@@ -13,7 +13,7 @@ _RESIDENT = 4096
 _TILE = 2 * _RESIDENT  # of W_Q and W_K, if several programs share a run
 _MOST_MEMBERS = 64  # programs that do
 _WIDE = 128  # columns handled at a time when it streams
-_PAIRS = 4  # how many pairs take the time of one in a context: tiles of them reuse what they read
+_PAIRS = 3  # pairs that take the time of one in a context: tiles of them reuse what they read
 _SCORES = 2**14  # of all heads of a context that are held at a time
 
 
