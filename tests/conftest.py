@@ -30,7 +30,8 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.block.kernels
     import headcount.compiler.slope_kernel
     import headcount.training.engines.triton.kernels.checks
-    import headcount.training.engines.triton.kernels.steps  # noqa: F401
+    import headcount.training.engines.triton.kernels.steps
+    import headcount.training.engines.triton.kernels.together  # noqa: F401
 
     if os.environ.get("TRITON_INTERPRET") == "1":
         remember_builtins()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headcount.training.engines.base import State
 from headcount.training.spec import RunSpec
-from tests.made_engines import HUBS, follow_the_reference, made
+from tests.made_engines import HUBS, assert_same_states, follow_the_reference, made
 
 # For interpreted kernels, which are slow: every variant, one target and several, every length.
 FAST = {"learning_rate": 3e-3}
@@ -57,6 +60,48 @@ def test_triton_follows_the_reference(spec, before):
     follow_the_reference(made("triton"), spec, before, steps=4)
 
 
+# Programs that share a run: some heads each, some rows, both, and pieces of heads.
+SHARED_RUNS = [
+    (RunSpec(20, 100, 11, 6, 1, length=16), (3, 1)),
+    (RunSpec(20, 200, 4, 5, 2, length=7, **JOINED), (1, 2)),
+    (RunSpec(20, 130, 6, 7, 3, length=16, variant="softmax"), (2, 2)),
+    (RunSpec(20, 130, 1, 40, 4, length=16, degree=2), (2, 2)),
+    (RunSpec(20, 90, 3, 40, 5, length=4, variant="value"), (6, 1)),
+]
+
+
+@pytest.mark.parametrize(("spec", "members"), SHARED_RUNS)
+def test_programs_that_share_a_run_come_to_what_one_does(spec, members, monkeypatch):
+    """The interpreter runs one program after another, so here none waits for the others' words.
+
+    The same step is taken again and again instead, from the words of the time before: first come
+    the partial sums, then the scores, then all is as if they had waited.
+    """
+    engine = made("triton")
+    if engine.device != "cpu":
+        pytest.skip("tests/test_engine_cuda.py has them run at once")
+    from headcount.training.engines.triton import engine as triton_engine
+    from headcount.training.engines.triton.kernels import together
+
+    specs = [replace(spec, validation=2, test=2)]
+    (start,) = [State.initial(spec) for spec in specs]
+    start.first, start.second = start.weights.flip(0) / 10, start.weights.square() / 10
+    alone = engine.fleet(specs, [deepcopy(start)])
+    assert (alone.shape.together["ACROSS"], alone.shape.together["DOWN"]) == members
+    alone.launch(1)
+
+    received, words = together._received, torch.zeros(2**18, dtype=torch.int64)
+    monkeypatch.setattr(together, "_received", lambda *given: (received(*given)[0], 0))
+    monkeypatch.setattr(triton_engine, "_slots", lambda device: alone.shape.members)
+    for _ in range(3 if min(members) > 1 else 2):
+        shared = engine.fleet(specs, [deepcopy(start)])
+        monkeypatch.setattr(shared, "_words", lambda count: words)
+        shared._train(1)
+    (found,), (expected,) = shared.states([0]), alone.states([0])
+    assert_same_states(replace(found, taken=1), expected)
+    assert set((words >> 32).tolist()) == {0, 1}  # the tag of the first step, in one of two places
+
+
 @given(
     heads=st.integers(1, 300),
     key_dim=st.integers(1, 2000),
@@ -72,6 +117,29 @@ def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
     assert 1 <= shape.check_warps <= 16
     assert shape.group * shape.part <= max(128, shape.part)
     assert shape.block * shape.group * shape.part <= 8192
+
+
+@given(
+    sizes=st.tuples(st.integers(64, 4096), st.integers(1, 600), st.integers(1, 70)),
+    key_dim=st.integers(1, 40),
+    degree=st.sampled_from([1, 3, 40]),
+    length=st.integers(1, 64),
+    validation=st.integers(1, 2000),
+    variant=st.sampled_from(["max", "softmax", "sum"]),
+    graph=st.sampled_from(["regular", "skewed", "0" * 32]),
+)
+def test_the_smallest_problem_has_the_same_kernels(
+    sizes, key_dim, degree, length, validation, variant, graph
+):
+    """It is what kernels are compiled with ahead of a sweep."""
+    triton_warmup = pytest.importorskip("headcount.training.engines.triton.warmup")
+    from headcount.training.engines.triton.shape import Shape
+
+    more = {"degree": degree, "length": length, "validation": validation, "variant": variant}
+    spec = RunSpec(*sizes, key_dim, graph=graph, **more)
+    small = triton_warmup.smallest(spec)
+    assert Shape.of(small) == Shape.of(spec)
+    assert small.items <= 129
 
 
 def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -155,7 +156,8 @@ def metrics(kind: Metric, tallies: Float[Tensor, "runs 2"]) -> list[float]:
 
     Micro-F1 = 2·TP/(2·TP + FP + FN), 1 where there was nothing to find; or the mean of Eq. (4).
     """
-    first, second = tallies.double().cpu().unbind(1)
-    if kind == "mse":
-        return (first / second).tolist()
-    return torch.where(first + second > 0, 2 * first / (2 * first + second), 1.0).tolist()
+    first, second = tallies.double().cpu().numpy().T
+    with np.errstate(invalid="ignore", divide="ignore"):  # of runs that diverged
+        if kind == "mse":
+            return (first / second).tolist()
+        return np.where(first + second > 0, 2 * first / (2 * first + second), 1.0).tolist()

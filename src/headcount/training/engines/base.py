@@ -17,7 +17,7 @@ from headcount.training.spec import RunSpec
 from headcount.training.task import first_weights
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW with the usual constants; weight decay is 0
-_WARM = 40_000  # steps after which 1 − β₂ⁿ is 1 in float64: 0.999ⁿ is below 2⁻⁵⁴
+WARM = 40_000  # steps after which 1 − β₂ⁿ is 1 in float64: 0.999ⁿ is below 2⁻⁵⁴
 
 
 @dataclass
@@ -138,7 +138,7 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
     They are computed here once, in float64 (1 − β₂ⁿ cancels for small n), so that every engine uses
     the same bits and none needs a power function.
     """
-    if taken < _WARM:
+    if taken < WARM:
         n = np.arange(taken + 1, taken + steps + 1)
         rates = learning_rate / (1 - BETAS[0] ** n), 1 / np.sqrt(1 - BETAS[1] ** n)
         scales = np.stack(rates, axis=1)

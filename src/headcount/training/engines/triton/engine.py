@@ -1,9 +1,13 @@
-"""The engine for CUDA: one run per Triton program, no host round trip between two checks."""
+"""The engine for CUDA: a run per Triton program, or several that share a large one.
+
+There is no round trip to the host between two checks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,10 +15,10 @@ import torch
 from torch import Tensor
 
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import Check, State, adam_scales, lockstep
-from headcount.training.engines.triton.kernels import checks
+from headcount.training.engines.base import WARM, Check, State, adam_scales, lockstep
+from headcount.training.engines.triton.kernels import checks, together
 from headcount.training.engines.triton.kernels import steps as training
-from headcount.training.engines.triton.memory import Problems, Runs
+from headcount.training.engines.triton.memory import Problems, Runs, padded, plain
 from headcount.training.engines.triton.shape import Shape
 from headcount.training.engines.triton.warmup import warm_up
 from headcount.training.objective import metrics
@@ -73,12 +77,15 @@ class TritonFleet:
         def on_device(values: object, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.tensor(np.asarray(values), dtype=dtype, device=device)
 
+        def packed(parts: list[Tensor]) -> Tensor:
+            return padded(parts, self.specs, self.shape).to(device)
+
         with self._on_stream():
             self._problems = Problems.of(list(tasks.values()), self.shape, device)
             self._runs = Runs(
-                weights=self._padded([state.weights for state in states]),
-                first=self._padded([state.first for state in states]),
-                second=self._padded([state.second for state in states]),
+                weights=packed([state.weights for state in states]),
+                first=packed([state.first for state in states]),
+                second=packed([state.second for state in states]),
                 threshold=torch.stack([state.threshold for state in states]).to(device),
                 diverged=torch.zeros(len(specs), dtype=torch.int64, device=device),
                 task=on_device(task),
@@ -98,21 +105,45 @@ class TritonFleet:
 
     def _train(self, steps: int) -> None:
         shape, runs, problems, spec = self.shape, self._runs, self._problems, self.specs[0]
-        scales = torch.from_numpy(adam_scales(spec.learning_rate, self.taken, steps))
-        state = (runs.weights, runs.first, runs.second, runs.threshold, runs.diverged)
-        problem = (problems.rows, problems.targets, problems.starts, problems.messages)
-        problem += (runs.first_row, problems.halvings)
-        scaling = (scales.to(self.device), runs.head_scales)
-        protocol = (steps, self.taken, spec.sharpness)
-        kernel, own, sizes = training.train_resident, (), {}
-        if not shape.resident:
-            per_run = shape.l * (shape.d + shape.kd) + shape.h * shape.l**2
-            kernel, own = training.train_streaming, (self._empty(len(runs), per_run),)
-            sizes = {"GROUP": shape.group, "PART": shape.part}
-        _launch(
-            kernel, (len(runs),), shape.warps, *state, self._drawn(steps), *problem, *scaling, *own,
-            *protocol, **shape.constants(), **sizes, num_stages=shape.stages,
+        given = (
+            runs.weights, runs.first, runs.second, runs.threshold, runs.diverged,
+            self._drawn(steps), problems.rows, problems.targets, problems.starts,
+            problems.messages, runs.first_row, problems.halvings,
+            _scales(spec.learning_rate, self.device), runs.head_scales,
         )  # fmt: skip
+        protocol, constants = (steps, self.taken, spec.sharpness), shape.constants()
+        if shape.together and (self.device == "cpu" or shape.members <= _slots(self.device)):
+            self._train_together(given, protocol)
+        elif shape.resident:
+            grid = (len(runs),)
+            _launch(training.train_resident, grid, shape.warps, *given, *protocol, **constants)
+        else:
+            per_run = shape.l * (shape.d + shape.kd) + shape.h * shape.l**2
+            _launch(
+                training.train_streaming, (len(runs),), shape.warps, *given,
+                self._empty(len(runs), per_run), *protocol, **constants, GROUP=shape.group,
+                PART=shape.part, num_stages=3,
+            )  # fmt: skip
+
+    def _train_together(self, given: tuple[object, ...], protocol: tuple[object, ...]) -> None:
+        """Several programs share a run; as many runs are under way as fit on the device."""
+        shape, runs, slots = self.shape, len(self._runs), _slots(self.device)
+        assert shape.together is not None
+        constants, members, groups = shape.constants() | shape.together, shape.members, runs
+        if members > slots:  # an interpreter, where one program has all of a run
+            constants, members = constants | {"WIDE": 2 * shape.d, "ACROSS": 1, "DOWN": 1}, 1
+        elif members > 1:
+            groups = min(runs, slots // members)
+            constants["launch_cooperative_grid"] = True  # they wait for one another
+        words = 2 * members * (constants["WIDE"] * shape.l + shape.l**2)
+        _launch(
+            together.train_together, (groups * members,), 4, *given, self._words(groups * words),
+            runs, *protocol, **constants,
+        )  # fmt: skip
+
+    def _words(self, count: int) -> Int[Tensor, " words"]:
+        """Where programs leave what others wait for."""
+        return torch.zeros(count, dtype=torch.int64, device=self.device)
 
     def check(self) -> Check:
         with self._on_stream():
@@ -130,7 +161,7 @@ class TritonFleet:
             thresholds = runs.threshold.cpu()
         return [
             State(
-                *(self._plain(part[n], self.specs[row]) for part in parts),
+                *(plain(part[n], self.specs[row], self.shape) for part in parts),
                 threshold=thresholds[n],
                 taken=self.taken,
             )
@@ -194,9 +225,9 @@ class TritonFleet:
         _launch(
             checks.tally_pairs, (len(runs), parts), 4,
             tallies, tables, runs.threshold, self._problems.counts[name], runs.first_count,
-            runs.items, runs.first_place, runs.places, VARIANT=shape.variant, HEADS=shape.heads,
-            H=shape.h, SHARE=shape.share, SPREAD=shape.spread, DK=shape.dk,
-            WIDE=min(32, max(16, shape.dk)), TILE=_TILE,
+            runs.items, runs.first_place, runs.places, shape.heads, shape.h,
+            VARIANT=shape.variant, SHARE=shape.share, SPREAD=shape.spread, DK=shape.dk,
+            WIDE=min(32, max(16, shape.dk)), TILE=_TILE, num_stages=3,
         )  # fmt: skip
         return tallies
 
@@ -211,51 +242,28 @@ class TritonFleet:
             tallies, tables, runs.threshold, contexts, runs.task, self._problems.targets,
             self._problems.starts, self._problems.halvings, self._problems.messages,
             runs.first_row, runs.first_place, runs.head_scales, runs.places, contexts.shape[1],
-            PER=_PER, **shape.constants(), GROUP=shape.group,
-            PART=shape.part,
+            PER=_PER, **shape.check_constants(), GROUP=shape.group, PART=shape.part,
         )  # fmt: skip
         return tallies
 
     def _empty(self, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.empty(*sizes, dtype=dtype, device=self.device)
 
-    def _padded(self, parts: list[Tensor]) -> Float[Tensor, "runs entries"]:
-        """[matrices, d_model, key_dim] of each run as the kernels' W_Q [dm, d] and W_K [dm, kd]."""
-        shape, keys = self.shape, self.shape.h // self.shape.spread
-        queries = torch.zeros(len(parts), shape.dm, keys, shape.spread, shape.dk)
-        shared = torch.zeros(len(parts), shape.dm, keys, 1, shape.dk)
-        for n, part in enumerate(parts):
-            spec = self.specs[n]
-            sides = part.transpose(0, 1).split([spec.heads, spec.key_heads], 1)
-            for padded, side, share in zip((queries, shared), sides, (shape.share, 1), strict=True):
-                if self._one_head(spec):
-                    side = side.flatten(1)[:, None]
-                groups = side.unflatten(1, (-1, share))
-                d_model, used, share, key_dim = groups.shape
-                padded[n, :d_model, :used, :share, :key_dim] = groups
-        return torch.cat([queries.flatten(1), shared.flatten(1)], 1).to(self.device)
-
-    def _plain(
-        self, part: Float[Tensor, " entries"], spec: RunSpec
-    ) -> Float[Tensor, "matrices d_model key_dim"]:
-        """The inverse of `_padded` for one run."""
-        shape, found = self.shape, []
-        sides = part.split([shape.dm * shape.d, shape.dm * shape.kd])
-        for side, spread, share in zip(sides, (shape.spread, 1), (shape.share, 1), strict=True):
-            groups = side.view(shape.dm, -1, spread, shape.dk)[: spec.d_model, :, :share]
-            if self._one_head(spec):
-                heads = groups[:, 0, 0, : spec.budget].reshape(spec.d_model, -1, spec.key_dim)
-            else:
-                heads = groups[:, : spec.key_heads, :, : spec.key_dim].flatten(1, 2)
-            found.append(heads.transpose(0, 1))
-        return torch.cat(found).contiguous()
-
-    def _one_head(self, spec: RunSpec) -> bool:
-        """Whether the heads of a run lie side by side in one."""
-        return spec.variant == "sum" and not spec.kv_heads
-
     def _on_stream(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
+
+
+@cache
+def _scales(learning_rate: float, device: str) -> Float[Tensor, "steps 2"]:
+    """All of `adam_scales` on the device: to copy some of them before each launch takes longer."""
+    return torch.from_numpy(adam_scales(learning_rate, 0, WARM + 1)).to(device)
+
+
+def _slots(device: str) -> int:
+    """Programs of a shared run that can be under way at once: two fill a multiprocessor."""
+    if device == "cpu":
+        return 1  # the interpreter runs one after the other
+    return 2 * torch.cuda.get_device_properties("cuda").multi_processor_count
 
 
 def _scale(spec: RunSpec) -> float:

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from headcount.shapes import Float, Int
 from headcount.training.engines.triton.shape import Shape
+from headcount.training.spec import RunSpec
 from headcount.training.task import Task
 
 _SETS = ("validation", "test")
@@ -99,3 +100,42 @@ class Runs:
         which = torch.tensor(list(rows), dtype=torch.int64, device=self.items.device)
         given = [part.name for part in fields(self) if part.init]
         return Runs(**{name: getattr(self, name)[which] for name in given})
+
+
+def padded(
+    parts: list[Tensor], specs: Sequence[RunSpec], shape: Shape
+) -> Float[Tensor, "runs entries"]:
+    """[matrices, d_model, key_dim] of each run as the kernels' W_Q [dm, d] and W_K [dm, kd]."""
+    keys = shape.h // shape.spread
+    queries = torch.zeros(len(parts), shape.dm, keys, shape.spread, shape.dk)
+    shared = torch.zeros(len(parts), shape.dm, keys, 1, shape.dk)
+    for n, (part, spec) in enumerate(zip(parts, specs, strict=True)):
+        sides = part.transpose(0, 1).split([spec.heads, spec.key_heads], 1)
+        for wide, side, share in zip((queries, shared), sides, (shape.share, 1), strict=True):
+            if _one_head(spec):
+                side = side.flatten(1)[:, None]
+            groups = side.unflatten(1, (-1, share))
+            d_model, used, share, key_dim = groups.shape
+            wide[n, :d_model, :used, :share, :key_dim] = groups
+    return torch.cat([queries.flatten(1), shared.flatten(1)], 1)
+
+
+def plain(
+    part: Float[Tensor, " entries"], spec: RunSpec, shape: Shape
+) -> Float[Tensor, "matrices d_model key_dim"]:
+    """The inverse of `padded` for one run."""
+    found = []
+    sides = part.split([shape.dm * shape.d, shape.dm * shape.kd])
+    for side, spread, share in zip(sides, (shape.spread, 1), (shape.share, 1), strict=True):
+        groups = side.view(shape.dm, -1, spread, shape.dk)[: spec.d_model, :, :share]
+        if _one_head(spec):
+            heads = groups[:, 0, 0, : spec.budget].reshape(spec.d_model, -1, spec.key_dim)
+        else:
+            heads = groups[:, : spec.key_heads, :, : spec.key_dim].flatten(1, 2)
+        found.append(heads.transpose(0, 1))
+    return torch.cat(found).contiguous()
+
+
+def _one_head(spec: RunSpec) -> bool:
+    """Whether the heads of a run lie side by side in one."""
+    return spec.variant == "sum" and not spec.kv_heads

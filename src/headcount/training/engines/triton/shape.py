@@ -10,7 +10,10 @@ from headcount.training.spec import RunSpec
 # Weights of W_Q up to which a run's state is kept in registers: W, m and v of both matrices are
 # then 6 · 4096 floats, 192 registers for each of 128 threads.
 _RESIDENT = 4096
+_TILE = 2 * _RESIDENT  # of W_Q and W_K, if several programs share a run
+_MOST_MEMBERS = 64  # programs that do
 _WIDE = 128  # columns handled at a time when it streams
+_PAIRS = 3  # pairs that take the time of one in a context: tiles of them reuse what they read
 _SCORES = 2**14  # of all heads of a context that are held at a time
 
 
@@ -48,7 +51,8 @@ class Shape:
             _power(spec.length, 16),
             _power(spec.d_model, 16),
             _power(key_dim, 8),
-            spec.variant in ("max", "sum") and spec.items**2 <= spec.validation * spec.length**2,
+            spec.variant in ("max", "sum")
+            and spec.items**2 <= _PAIRS * spec.validation * spec.length**2,
             share,
             _power(share, 1),
         )
@@ -65,7 +69,32 @@ class Shape:
 
     @property
     def resident(self) -> bool:
+        """Whether one program holds the state in registers."""
         return self.dm * self.d <= _RESIDENT and self.h * self.l**2 <= _SCORES
+
+    @property
+    def together(self) -> dict[str, int] | None:
+        """How several programs hold a larger state in their registers; None where it is streamed.
+
+        ACROSS beside each other have different columns, WIDE each of W_Q and W_K together, and DOWN
+        below each other have different rows. Each updates what it has in PARTS.
+        """
+        wide = min(2 * self.d, _TILE // min(self.dm, 128))
+        tall = min(self.dm, _TILE // wide)
+        across, down = -(-2 * self.heads * self.dk // wide), self.dm // tall
+        heads = self.h if 2 * self.dk > wide else wide // 2 // self.dk
+        fits = heads * self.l**2 <= _SCORES and self.l <= 32 and across * down <= _MOST_MEMBERS
+        # The largest tensor operations take 64 rows, and a tile of 512 spills.
+        suits = wide >= 64 and self.dm >= 64 and self.spread == 1
+        # One tile alone is faster too than as `train_resident` has it, by 18 %.
+        if not (fits and suits) or self.dm * self.d < _RESIDENT:
+            return None
+        return {"WIDE": wide, "ACROSS": across, "DOWN": down, "PARTS": max(1, tall // 32)}
+
+    @property
+    def members(self) -> int:
+        """Programs that share a run then."""
+        return self.together["ACROSS"] * self.together["DOWN"] if self.together else 1
 
     @property
     def warps(self) -> int:
@@ -75,11 +104,6 @@ class Shape:
         """
         heads = self.h if self.resident else self.group
         return max(min(4, _power(self.dm * self.d // 512, 1)), heads * self.l**2 // 1024)
-
-    @property
-    def stages(self) -> int:
-        """How far loads run ahead; a resident state has none to wait for."""
-        return 1 if self.resident else 3
 
     @property
     def check_warps(self) -> int:
@@ -116,6 +140,13 @@ class Shape:
             "DK": self.dk,
             "BLOCK": self.block,
         }
+
+    def check_constants(self) -> dict[str, Any]:
+        """The same for a check by contexts: it needs d_model for the messages of `value` only.
+
+        Elsewhere one kernel serves every d_model, as each has to be compiled.
+        """
+        return self.constants() | ({} if self.variant == "value" else {"DM": 16, "BLOCK": 16})
 
 
 def _power(size: int, least: int) -> int:

@@ -10,6 +10,7 @@ from multiprocessing import current_process, get_context
 
 from headcount.provenance import cores
 from headcount.training.engines.base import Engine
+from headcount.training.engines.triton.shape import Shape
 from headcount.training.spec import RunSpec, is_content_hash
 
 _CACHED = 1.5  # seconds that a shape takes at most if Triton's cache on disk has its kernels
@@ -23,7 +24,7 @@ def warm_up(specs: Sequence[RunSpec], engine: Engine) -> int:
     compiled, which takes seconds, the rest is compiled by as many processes as there are cores. A
     daemonic process, as a dask worker is, may not start others and compiles them itself.
     """
-    shapes = [runs[0] for runs in _by_shape(specs, engine)]
+    shapes = _by_shape(specs)
     left, alone = iter(shapes), current_process().daemon
     for spec in left:
         began = time.perf_counter()
@@ -34,7 +35,7 @@ def warm_up(specs: Sequence[RunSpec], engine: Engine) -> int:
     if len(rest) > 1 and cores() > 1:
         processes = min(cores(), _MOST_PROCESSES, len(rest))
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            list(pool.map(_touch_anew, [_drawn(spec) for spec in rest]))
+            list(pool.map(_touch_anew, rest))
     return len(shapes)
 
 
@@ -52,15 +53,21 @@ def _touch_anew(spec: RunSpec) -> None:
     touch(spec, TritonEngine())
 
 
-def _drawn(spec: RunSpec) -> RunSpec:
-    """A run with the same kernels whose problem another process can draw."""
+def smallest(spec: RunSpec) -> RunSpec:
+    """A run with the same kernels and the smallest problem, which any process draws at once."""
     own = {"graph": "random", "degree": 1} if is_content_hash(spec.graph) else {}
-    return replace(spec, table="gaussian", **own)
+    degree = own.get("degree", spec.degree)
+    items = 2 * max(spec.length, degree) + 1
+    # A check goes over all pairs unless they are many more than the contexts hold, as they are if
+    # there is but one context.
+    contexts = -(-(items**2) // spec.length**2) if Shape.of(spec).pairs else 1
+    return replace(spec, items=items, table="gaussian", validation=contexts, test=contexts, **own)
 
 
-def _by_shape(specs: Sequence[RunSpec], engine: Engine) -> list[list[RunSpec]]:
-    """Specs whose kernels are the same, the largest shapes first: they take longest."""
-    groups: dict[object, list[RunSpec]] = {}
-    for spec in specs:
-        groups.setdefault(engine.group(spec), []).append(spec)
-    return sorted(groups.values(), key=lambda runs: -runs[0].d_model * runs[0].budget)
+def _by_shape(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """One small run for each shape, the largest shapes first: they take longest to compile."""
+    found = {Shape.of(spec): spec for spec in specs}
+    return [
+        smallest(spec)
+        for spec in sorted(found.values(), key=lambda spec: -spec.d_model * spec.budget)
+    ]

@@ -17,7 +17,7 @@ from triton import jit
 
 
 @jit
-def _high(a):
+def high(a):
     """The leading 11 bits of the mantissa: what a tf32 operand keeps."""
     # Truncated here, so that a − high is exact and the split does not depend on how the hardware
     # rounds its operands.
@@ -31,7 +31,7 @@ def product(a, b):
     Each factor is split into two tf32 numbers, because tensor cores have no float32 mode; the
     product that is dropped, low·low, is smaller still.
     """
-    a_high, b_high = _high(a), _high(b)
+    a_high, b_high = high(a), high(b)
     # Small terms first: they would be rounded away against the large one.
     total = tl.dot(a - a_high, b_high, input_precision="tf32")
     total = tl.dot(a_high, b - b_high, acc=total, input_precision="tf32")

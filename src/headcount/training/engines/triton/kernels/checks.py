@@ -8,6 +8,7 @@ from triton import jit
 from headcount.training.engines.triton.kernels.arithmetic import (
     among,
     head_scores,
+    high,
     joined_scores,
     labels,
     nothing_joined,
@@ -93,7 +94,7 @@ def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, s
     tl.store(contexts + (run * steps + n) * L + slot, context, mask=n < steps)
 
 
-@jit
+@jit(do_not_specialize=["places"])
 def project_items(tables, weights, rows, items, first_row, first_place, places, DM: tl.constexpr,
                   D: tl.constexpr, COLUMNS: tl.constexpr, L: tl.constexpr, WIDE: tl.constexpr,
                   BLOCK: tl.constexpr):  # fmt: skip
@@ -116,14 +117,26 @@ def project_items(tables, weights, rows, items, first_row, first_place, places, 
 
 
 @jit
-def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places,
-                VARIANT: tl.constexpr, HEADS: tl.constexpr, H: tl.constexpr, SHARE: tl.constexpr,
-                SPREAD: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr,
-                TILE: tl.constexpr):  # fmt: skip
+def _product_of_eight(a, b):
+    """a·bᵀ as `product` has it, where both hold the same eight columns twice.
+
+    Those of a give way to their leading bits and to the rest, so two products do for three.
+    """
+    a_high, b_high = high(a), high(b)
+    a = tl.where((tl.arange(0, 16) < 8)[None, :], a_high, a - a_high)
+    total = tl.dot(a, tl.trans(b - b_high), input_precision="tf32")
+    return tl.dot(a, tl.trans(b_high), acc=total, input_precision="tf32")
+
+
+@jit(do_not_specialize=["places", "heads", "padded_heads"])
+def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_place, places, heads,
+                padded_heads, VARIANT: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
+                DK: tl.constexpr, WIDE: tl.constexpr, TILE: tl.constexpr):  # fmt: skip
     """A tile of all m² pairs under max, or sum: hits and wrong decisions.
 
     They are weighted by how often a pair is in the contexts: `counts` holds that number for each
-    ordered pair, negative where it is not an edge.
+    ordered pair, negative where it is not an edge. Heads are taken one by one, so one kernel serves
+    all numbers of them.
     """
     run, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     m, place = tl.load(items + run).to(tl.int32), tl.load(first_place + run)
@@ -133,20 +146,20 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     source = part // across * TILE + tl.arange(0, TILE)
     target = part % across * TILE + tl.arange(0, TILE)
     column = tl.arange(0, WIDE)
-    D: tl.constexpr = H * DK
-    KD: tl.constexpr = D // SPREAD
+    D = padded_heads * DK
+    KD = padded_heads // SPREAD * DK
     joined = nothing_joined(TILE, VARIANT)
-    for h in range(HEADS):
+    for h in range(heads):
         score = tl.zeros((TILE, TILE), tl.float32)
         for a in range(0, DK, WIDE):
-            at_q = (place + source)[:, None] * D + a + column[None, :]
-            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK + a
-            at_q += (h // SHARE * SPREAD + h % SHARE) * DK
-            at_k += column[None, :]
-            inside = (column < DK)[None, :]
-            q = tl.load(tables + at_q, mask=(source < m)[:, None] & inside, other=0.0)
-            k = tl.load(tables + at_k, mask=(target < m)[:, None] & inside, other=0.0)
-            score += product(q, tl.trans(k))
+            at_q = (place + source)[:, None] * D + (h // SHARE * SPREAD + h % SHARE) * DK
+            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK
+            # Eight columns are read twice: a product is over 16 at least.
+            at_q, at_k = at_q + a + (column % DK)[None, :], at_k + a + (column % DK)[None, :]
+            q = tl.load(tables + at_q, mask=(source < m)[:, None], other=0.0)
+            k = tl.load(tables + at_k, mask=(target < m)[:, None], other=0.0)
+            more = _product_of_eight(q, k) if DK == 8 else product(q, tl.trans(k))
+            score = more if DK <= WIDE else score + more
         joined = joined + score if VARIANT == "sum" else tl.maximum(joined, score)
     at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
     count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
@@ -157,7 +170,7 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
 
 
-@jit(do_not_specialize=["halvings"])
+@jit(do_not_specialize=["halvings", "places", "count"])
 def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, halvings, messages,
                    first_row, first_place, head_scales, places, count, PER: tl.constexpr,
                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,

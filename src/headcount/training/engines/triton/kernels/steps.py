@@ -27,33 +27,12 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     slope_total,
     with_more,
 )
-
-
-@jit
-def _end_of_step(
-    total, n, tau, tau_first, tau_second, diverged, rate, scale, VARIANT: tl.constexpr
-):
-    """Move τ, and note the step at which a run's slopes stop being finite."""
-    if VARIANT != "value":
-        tau, tau_first, tau_second = adam(tau, -total, tau_first, tau_second, rate, scale)
-    finite = (total - total) == 0.0  # false for NaN and ±∞
-    return tau, tau_first, tau_second, tl.where((diverged == 0) & (finite == 0), n, diverged)
-
-
-@jit
-def _threshold(thresholds, run):
-    """τ and its moments."""
-    at = thresholds + run * 3
-    return tl.load(at), tl.load(at + 1), tl.load(at + 2)
-
-
-@jit
-def _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged):
-    """Write back what `_threshold` read, and the step at which the run diverged."""
-    tl.store(thresholds + run * 3, tau)
-    tl.store(thresholds + run * 3 + 1, tau_first)
-    tl.store(thresholds + run * 3 + 2, tau_second)
-    tl.store(diverged_at + run, diverged)
+from headcount.training.engines.triton.kernels.protocol import (
+    end_of_step,
+    load_threshold,
+    step_scales,
+    store_threshold,
+)
 
 
 @jit(do_not_specialize=["steps", "taken", "halvings"])
@@ -80,7 +59,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     wq, wk = tl.load(weights + at_q), tl.load(weights + at_k)
     mq, mk = tl.load(firsts + at_q), tl.load(firsts + at_k)
     vq, vk = tl.load(seconds + at_q), tl.load(seconds + at_k)
-    tau, tau_first, tau_second = _threshold(thresholds, run)
+    tau, tau_first, tau_second = load_threshold(thresholds, run)
     row, head_scale = tl.load(first_row + run), tl.load(head_scales + run)
     diverged = tl.load(diverged_at + run)
     for n in range(steps):
@@ -91,7 +70,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             mask=(position < LENGTH)[:, None],
             other=0.0,
         )
-        rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
+        rate, scale = step_scales(scales, taken + n)
         q, k = by_head(product(x, wq), L, H, DK), by_head(product(x, wk), L, KEYS, DK)
         s = head_scores(q, k, H, KEYS, L, DK)
         s = shares(s, head_scale, 0, VARIANT, HEADS, SHARE, SPREAD, H, LENGTH, L)
@@ -105,7 +84,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
         total = slope_total(slope, joined)
         wq, mq, vq = adam(wq, product(tl.trans(x), dq), mq, vq, rate, scale)
         wk, mk, vk = adam(wk, product(tl.trans(x), dk), mk, vk, rate, scale)
-        tau, tau_first, tau_second, diverged = _end_of_step(
+        tau, tau_first, tau_second, diverged = end_of_step(
             total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
         )
     tl.store(weights + at_q, wq)
@@ -114,7 +93,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     tl.store(firsts + at_k, mk)
     tl.store(seconds + at_q, vq)
     tl.store(seconds + at_k, vk)
-    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
+    store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
 
 
 @jit
@@ -169,7 +148,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
         + position[None, :, None] * L
         + position[None, None, :]
     )
-    tau, tau_first, tau_second = _threshold(thresholds, run)
+    tau, tau_first, tau_second = load_threshold(thresholds, run)
     row, head_scale = tl.load(first_row + run), tl.load(head_scales + run)
     diverged = tl.load(diverged_at + run)
     inside = position < LENGTH
@@ -177,7 +156,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
         item = tl.load(contexts + (run * steps + n) * L + position)
         y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
         x_at = rows + (row + item) * DM
-        rate, scale = tl.load(scales + 2 * n), tl.load(scales + 2 * n + 1)
+        rate, scale = step_scales(scales, taken + n)
         joined = nothing_joined(L, VARIANT)
         if WITHIN:
             for at in range(0, HEADS // SHARE * DK, PART):
@@ -245,7 +224,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
                             KD, DM, KEYS_WIDE, BLOCK)  # fmt: skip
         tl.debug_barrier()  # the next step reads the weights that other threads have just written
         total = slope_total(slope, joined)
-        tau, tau_first, tau_second, diverged = _end_of_step(
+        tau, tau_first, tau_second, diverged = end_of_step(
             total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
         )
-    _store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
+    store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
