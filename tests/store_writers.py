@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from headcount.errors import InputError
 from headcount.store.checkpoints import Checkpoint
 from headcount.store.store import Store
 from headcount.training.engines.base import State
@@ -75,12 +76,27 @@ def fork(work: Callable[[], None]) -> int:
 
 
 def killed(path: Path, rounds: int) -> None:
-    """Rounds of a writer that is killed after a random time, at first while it makes the store."""
+    """Rounds of a writer that is killed after a random time.
+
+    The first five are killed while they make the store, the others once they have stored ten runs,
+    however slow the machine is.
+    """
     for number in range(rounds):
         child = fork(lambda first=1000 * number: write(path, first, first + 1000, 1))
-        time.sleep(random.Random(number).uniform(0, 0.02 if number < 5 else 0.3))
+        wanted = _count(path) + 10 if number >= 5 else 0
+        while _count(path) < wanted:
+            time.sleep(0.01)
+        time.sleep(random.Random(number).uniform(0, 0.02 if number < 5 else 0.1))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def _count(path: Path) -> int:
+    try:
+        with Store(path, read_only=True) as store:
+            return len(store)
+    except InputError:  # not made yet
+        return 0
 
 
 def racing(path: Path, writers: int, runs: int) -> None:

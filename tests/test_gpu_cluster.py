@@ -57,7 +57,8 @@ def test_two_pinned_workers_write_the_table_of_one_process(tmp_path, monkeypatch
     assert sorted(seen.values()) == [("3", False), ("GPU-5", False)]
     assert said == []
     assert set(trained) == set(seen)  # both took part
-    assert sorted(chain(*trained.values())) == list(range(len(SPECS)))
+    # On a slow machine a shard ends early, and the rest of its runs is sent again.
+    assert set(chain(*trained.values())) == set(range(len(SPECS)))
     assert table(tmp_path / "two.sqlite") == table(tmp_path / "one.sqlite")
 
 
