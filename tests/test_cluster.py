@@ -102,6 +102,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
 
     with lives, Store(tmp_path / "some.sqlite") as store:
         first = begin()
+        wait_for(port)
 
         def restart(progress):
             if progress.trained and first:
@@ -134,6 +135,17 @@ def dask(kind: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
+
+
+def wait_for(port: int) -> None:
+    """Until something listens there; a scheduler takes seconds to start."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
 
 
 def free_port() -> int:
@@ -243,13 +255,7 @@ def test_a_tls_scheduler_with_certificates_from_the_sweep_file(tmp_path):
         dask("scheduler", "--host", "127.0.0.1", "--protocol", "tls", "--port", port, *words),
         dask("worker", address, "--nthreads", 1, "--no-nanny", *words),
     ):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+        wait_for(port)
         other = Security.temporary()
         (tmp_path / "other").write_text(other.tls_client_cert)
         (tmp_path / "other-key").write_text(other.tls_client_key)
