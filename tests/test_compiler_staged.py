@@ -168,3 +168,20 @@ def test_a_descent_ends_when_told_to():
     found = descend_in_stages(problem, Layout((1,)), 0, Stages(), lambda steps, best: steps < 7)
     assert found.steps == 7
     assert found.gap < 0
+
+
+def test_columns_to_spare_shorten_the_way():
+    """The margin begins narrower then; not where keys are shared or rows have their own levels."""
+    plain = Layout((8, 8))
+    assert [Stages.of(plain, 16, spare).widest for spare in (1.0, 1.25, 2.0)] == [0.8, 0.4, 0.2]
+    assert Stages.of(Layout((8, 8), top=True), 16, 4.0).widest == 0.8
+    assert Stages.of(Layout((8, 8), kv_heads=1), 16, 4.0).widest == 0.3
+    graph, table = permutation_graph(128, seed=6), gaussian_embeddings(128, 32, seed=6)
+    problem = WhitenedProblem.of(graph, table, 1.0, torch.device("cpu"))
+    layout = Layout((20, 20))
+    short, long = (
+        descend_in_stages(problem, layout, 6, Stages.of(layout, 16, spare)) for spare in (4.0, 1.0)
+    )
+    assert short.gap > 0
+    assert long.gap > 0
+    assert short.steps < long.steps / 2

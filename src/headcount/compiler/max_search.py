@@ -228,7 +228,9 @@ class MaxSearch(WeightSearch):
         seed = self.request.seed + 1000 * number
         try:
             with denormals_flushed():
-                stages = Stages.of(layout, int(_STAGES * 1.5**number))
+                # A quick round takes the way that is short where there are columns to spare.
+                spare = sum(layout.widths) / self._guess if number == 0 else 1.0
+                stages = Stages.of(layout, int(_STAGES * 1.5**number), spare)
                 return descend_in_stages(problem, layout, seed, stages, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
