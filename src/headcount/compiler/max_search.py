@@ -32,7 +32,8 @@ _ROUNDS = 4  # at a given budget, without a time limit
 _GIVE_UP = 32  # budgets of this many times the estimate are not tried
 _MOST_HEADS = 2**14  # beyond so many edges one head for each takes too long to verify
 _SMALL = 2**22  # scores of all heads up to which one thread is used
-_STAGES = 16  # of round 0; 1.5 times as many in every later round
+_STAGES = 16  # of round 0; twice as many in every later round
+_SEVERAL = 4  # heads
 _WIDENINGS = 6  # rounds in which a margin is widened
 _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which weights are not polished
@@ -70,15 +71,20 @@ class MaxSearch(WeightSearch):
     def reach(self, budget: int, rounds: Iterable[int] | None = None, both: bool = False) -> bool:
         """Whether weights of at most this budget are found in the given rounds, each slower.
 
-        Round 0 is quick: one short trial with the likeliest number of heads. Round 1 tries both
-        signs of τ, the others the likelier one, unless `both`.
+        Round 0 is quick: one short trial with the likeliest number of heads. One of the others
+        tries both signs of τ, the rest the likelier one, unless `both`: the last one where edges
+        are few, else the first.
         """
         if rounds is None:  # with a time limit, as many as it allows
             rounds = range(_ROUNDS) if math.isinf(self.deadline) else itertools.count()
         for number in rounds:
-            for level in self.levels if both or number == 1 else self.levels[:1]:
+            turn = number == (_ROUNDS - 1 if self._sparse else 1)
+            for level in self.levels if both or turn else self.levels[:1]:
                 given = self.request.heads, self.request.kv_heads
                 counts = head_counts(self.problem.at(level), budget, *given)
+                # Near the smallest budget, more heads than usual do better where there are several.
+                several = number and counts[0] >= _SEVERAL
+                counts = sorted(counts, reverse=True) if several else counts
                 for heads in counts if number else counts[:1]:
                     if not self.in_time():
                         return False
@@ -87,6 +93,10 @@ class MaxSearch(WeightSearch):
                         self.levels = (level,)
                         return True
         return False
+
+    @property
+    def _sparse(self) -> bool:
+        return self.request.graph.edges < _SPARSE * self.request.graph.items**2
 
     @property
     def _floor(self) -> int:
@@ -116,14 +126,15 @@ class MaxSearch(WeightSearch):
 
     def _find_any(self, guess: int) -> None:
         """Double an ample budget until one is reached; in half the time, else a head per edge."""
-        sparse = self.request.graph.edges < _SPARSE * self.request.graph.items**2
         end = self.deadline
         if self.request.last_resort:
             self.deadline = min(end, time.monotonic() + (end - time.monotonic()) / 2)
         budget = first = self._ample
-        while self.in_time() and not self.reach(budget, [0], both=budget > first and not sparse):
+        while self.in_time():
+            if self.reach(budget, [0], both=budget > first and not self._sparse):
+                break
             if budget >= _GIVE_UP * guess:
-                self.reach(budget, [1])
+                self.reach(budget, [1], both=True)
                 break
             budget *= 2
         self.deadline = end
@@ -230,7 +241,7 @@ class MaxSearch(WeightSearch):
             with denormals_flushed():
                 # A quick round takes the way that is short where there are columns to spare.
                 spare = sum(layout.widths) / self._guess if number == 0 else 1.0
-                stages = Stages.of(layout, int(_STAGES * 1.5**number), spare)
+                stages = Stages.of(layout, _STAGES * 2**number, spare)
                 return descend_in_stages(problem, layout, seed, stages, keep_on)
         except KeyboardInterrupt:
             self.stopped = True
