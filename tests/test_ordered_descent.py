@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount import Graph, gaussian_embeddings, permutation_graph
+from headcount.attention.softmax_certificate import softmax_certificate
 from headcount.compiler.compile import compile
 from headcount.compiler.ordered_descent import Order, descend_in_order
 from headcount.compiler.whitened import WhitenedProblem
@@ -89,3 +90,13 @@ def test_tables_of_hundreds_of_rows():
     assert found.weights.heads == 2
     assert found.certificate.context_length == 16
     assert len(found.frontier) == 1
+
+
+def test_an_order_that_is_missed_narrowly_is_certified_all_the_same():
+    """Two heads of width 4 cannot order these rows, but every context of 4 items is right."""
+    graph = Graph.from_edges(16, [(2 * n, 2 * n + 1) for n in range(8)])
+    table = gaussian_embeddings(16, 8, seed=0)
+    problem = WhitenedProblem.of(graph, table, 1.0, torch.device("cpu"))
+    assert descend_in_order(Order(problem, source_is_above=False), 4, 0, lambda: True)[1] < 0
+    found = compile(graph, table, budget=8, variant="softmax", context_length=4)
+    assert softmax_certificate(found.weights, graph, table, 4).verdict == "certified"

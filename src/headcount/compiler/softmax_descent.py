@@ -58,8 +58,6 @@ def ordered(
             if widest > 0 or not keep_on():
                 break
         reached = min(reached, widest)
-        if not widest > 0:  # then the other head is of no use
-            break
     return both, reached
 
 

@@ -25,6 +25,8 @@ from headcount.problem.graph import Graph
 # An ordered head is stretched until its least difference of logits is ln ℓ + x. At a difference of
 # ln ℓ + x the ℓ − 1 rivals together hold about e^−x of what the first holds: larger x are sharper.
 _SHARPNESS = (0.0, 1.0, 2.0, 4.0, 8.0)
+# Where the order was missed narrowly, the certificate may hold all the same at one of these.
+_MISSED = (4.0, 16.0, 64.0)
 _GROWTH = 1.25  # of the budgets tried, until one is reached
 
 Kind = Literal["ordered", "spread"]
@@ -143,7 +145,7 @@ class SoftmaxSearch(WeightSearch):
     def _ordered(self, widths: tuple[int, ...]) -> tuple[Iterator[KeyQuery], float]:
         """Weights of growing sharpness, and the least difference in the order asked for."""
         both, least = ordered(self.problem, widths, self.request.seed, self.in_time)
-        factors = [4.0]
+        factors = list(_MISSED)
         if least > 0:
             factors = [(math.log(self.length) + x) / least for x in _SHARPNESS]
         # `ordered` descends on plain scores, which softmax divides by √d_k.
