@@ -21,7 +21,8 @@ from headcount.sweeps.cost import Throughput
 from headcount.sweeps.plans import GridPlan
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.writer import SweepWriter
-from headcount.training.engines.base import BETAS, State, adam_scales, lineage
+from headcount.training.adamw import BETAS
+from headcount.training.engines.base import State, adam_scales, lineage
 from headcount.training.engines.native.engine import NativeEngine, NativeFleet
 from headcount.training.train import UnderWay
 from tests.sweep_runs import plain

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import BETAS, EPSILON
+from headcount.training.adamw import BETAS, EPSILON
 
 NORM_EPSILON = 1e-5
 

@@ -17,7 +17,7 @@ from headcount.errors import InputError
 from headcount.problem.makers import permutation_graph
 from headcount.problem.retrieval import RetrievalSampler, queries
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import BETAS
+from headcount.training.adamw import BETAS
 from headcount.training.engines.selection import warn_slower
 from headcount.triton_device import triton_device
 

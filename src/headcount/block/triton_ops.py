@@ -10,7 +10,7 @@ from torch import Tensor
 from headcount.block import kernels as block_kernels
 from headcount.block.ops import NORM_EPSILON, BlockOps
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import BETAS, EPSILON
+from headcount.training.adamw import BETAS, EPSILON
 
 kernels: Any = block_kernels  # a launch takes other arguments than their signatures say
 _ADAM_ENTRIES = 1024  # per program

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from headcount.shapes import Bool, Float, Int
-from headcount.training.engines.base import BETAS, EPSILON, State
+from headcount.training.adamw import BETAS, EPSILON
+from headcount.training.engines.base import State
 from headcount.training.spec import RunSpec
 from headcount.training.task import Task
 

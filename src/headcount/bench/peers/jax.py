@@ -20,7 +20,8 @@ import numpy as np
 
 from headcount.bench.cases import Case
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import BETAS, EPSILON, State, adam_scales
+from headcount.training.adamw import BETAS, EPSILON
+from headcount.training.engines.base import State, adam_scales
 from headcount.training.spec import RunSpec, is_content_hash
 
 _jax: Any = None  # loaded on first use: it is an optional dependency

@@ -13,11 +13,9 @@ from torch import Tensor
 from headcount.attention.key_query import AnyAggregation, KeyQuery
 from headcount.errors import InputError
 from headcount.shapes import Float
+from headcount.training.adamw import BETAS, WARM
 from headcount.training.spec import RunSpec
 from headcount.training.task import first_weights
-
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW with the usual constants; weight decay is 0
-WARM = 40_000  # steps after which 1 − β₂ⁿ is 1 in float64: 0.999ⁿ is below 2⁻⁵⁴
 
 
 @dataclass

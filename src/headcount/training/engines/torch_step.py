@@ -10,7 +10,8 @@ from torch import Tensor
 
 from headcount.attention.key_query import per_head
 from headcount.shapes import Bool, Float, Int
-from headcount.training.engines.base import BETAS, EPSILON, State
+from headcount.training.adamw import BETAS, EPSILON
+from headcount.training.engines.base import State
 from headcount.training.objective import pair_weights, score_gradient
 from headcount.training.spec import RunSpec
 

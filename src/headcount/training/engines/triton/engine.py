@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import WARM, Check, State, adam_scales, lockstep
+from headcount.training.adamw import WARM
+from headcount.training.engines.base import Check, State, adam_scales, lockstep
 from headcount.training.engines.triton.kernels import checks, together
 from headcount.training.engines.triton.kernels import steps as training
 from headcount.training.engines.triton.memory import Problems, Runs, padded, plain

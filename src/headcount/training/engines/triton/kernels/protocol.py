@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton.language as tl
 from triton import jit
 
-from headcount.training.engines.base import WARM
+from headcount.training.adamw import WARM
 from headcount.training.engines.triton.kernels.arithmetic import adam
 
 _LAST = tl.constexpr(WARM)
