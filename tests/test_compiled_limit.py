@@ -52,8 +52,23 @@ def test_shipped_searches_are_preregistered_and_their_ratios_are_right():
     assert ours["ratio"].tolist() == pytest.approx(table["ratio"].tolist(), abs=1e-4)
 
 
+def test_the_shipped_searches_decide_every_hypothesis():
+    assert len(measured_limit()) == 42
+    assert {one.part: one.verdict for one in limit_verdicts()} == {
+        "one head": "confirmed",
+        "heads": "confirmed",
+        "more heads": "confirmed",
+        "growing": "confirmed",
+        "degree 4": "refuted",
+    }
+
+
 def test_verdicts_are_open_while_groups_are_missing(monkeypatch):
-    assert {one.verdict for one in limit_verdicts()} == {"open"}
+    some = measured_limit().query("items < 512")
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled_limit_verdicts, "measured_limit", lambda: some)
+        found = {one.part: one.verdict for one in limit_verdicts()}
+    assert found["one head"] == found["heads"] == found["growing"] == "open"
     rows = [
         {"part": "one head", "items": m, "d_model": m // 4, "degree": 1, "heads": 1, "seed": seed}
         | {"budget": budget, "ratio": 0.7, "width_ratio": high, "failed": budget - 1}
