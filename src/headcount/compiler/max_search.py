@@ -34,6 +34,7 @@ _MOST_HEADS = 2**14  # beyond so many edges one head for each takes too long to 
 _SMALL = 2**22  # scores of all heads up to which one thread is used
 _STAGES = 16  # of round 0; twice as many in every later round
 _SEVERAL = 4  # heads
+_FEW = 16  # edges per dimension of the table up to which few heads are needed
 _WIDENINGS = 6  # rounds in which a margin is widened
 _LINE = 20  # steps between two lines of progress
 _ENOUGH = 0.5  # relative margin beyond which weights are not polished
@@ -82,9 +83,10 @@ class MaxSearch(WeightSearch):
             for level in self.levels if both or turn else self.levels[:1]:
                 given = self.request.heads, self.request.kv_heads
                 counts = head_counts(self.problem.at(level), budget, *given)
-                # Near the smallest budget, more heads than usual do better where there are several.
-                several = number and counts[0] >= _SEVERAL
-                counts = sorted(counts, reverse=True) if several else counts
+                # Near the smallest budget more heads than usual do better, if there are some at all
+                # and not many.
+                if number and self._few_heads and counts[0] >= _SEVERAL:
+                    counts = sorted(counts, reverse=True)
                 for heads in counts if number else counts[:1]:
                     if not self.in_time():
                         return False
@@ -97,6 +99,10 @@ class MaxSearch(WeightSearch):
     @property
     def _sparse(self) -> bool:
         return self.request.graph.edges < _SPARSE * self.request.graph.items**2
+
+    @property
+    def _few_heads(self) -> bool:
+        return self.problem.edges <= _FEW * self.problem.rank
 
     @property
     def _floor(self) -> int:
@@ -239,8 +245,10 @@ class MaxSearch(WeightSearch):
         seed = self.request.seed + 1000 * number
         try:
             with denormals_flushed():
-                # A quick round takes the way that is short where there are columns to spare.
-                spare = sum(layout.widths) / self._guess if number == 0 else 1.0
+                # A quick round takes the way that is short where there are columns to spare, unless
+                # it needs many heads: these part better with a wide margin.
+                short = number == 0 and self._few_heads
+                spare = sum(layout.widths) / self._guess if short else 1.0
                 stages = Stages.of(layout, _STAGES * 2**number, spare)
                 return descend_in_stages(problem, layout, seed, stages, keep_on)
         except KeyboardInterrupt:
