@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 SPECS = [
     RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
-    for heads, key_dim, seed in product((1, 2), (4, 8), range(6))
+    for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
 ]
 
 
