@@ -94,8 +94,6 @@ def bench_all(
     a file of another machine, commit or setting is refused. `repeats` are the timed rounds, by
     default 5, or 2 with `quick`. The page is `out` with the suffix .html.
     """
-    from headcount.bench.suite_page import write_benchmark_page
-
     out = Path(out)
     if out.suffix.lower() != ".json":
         raise InputError(f"{out}: a benchmark is written as .json; give the file that suffix")
@@ -105,6 +103,8 @@ def bench_all(
         found["cases"].append(summarised(case, rows))
         _write(out, found)
     benchmark = Benchmark(found)
+    from headcount.bench.suite_page import write_benchmark_page  # its charts need more packages
+
     write_benchmark_page(benchmark, out.with_suffix(".html"))
     return benchmark
 
