@@ -74,7 +74,7 @@ class Projections:
                 shape = (rows.stop - rows.start, columns.stop - columns.start)
                 tile = best[: shape[0] * shape[1]].view(shape)
                 head = part[: shape[0] * shape[1]].view(shape)
-                with full_precision():
+                with products_in("highest"):  # the error bounds assume it
                     torch.mm(queries[0][rows], keys[0][:, columns], out=tile)
                     for query, key in zip(queries[1:], keys[1:], strict=True):
                         torch.mm(query[rows], key[:, columns], out=head)
@@ -104,10 +104,10 @@ class Projections:
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Keep float32 products in float32 (no TF32, no bfloat16): the error bounds assume it."""
+def products_in(precision: str) -> Iterator[None]:
+    """Multiply float32 matrices so on a GPU: "highest" is float32 itself, "high" may be TF32."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:

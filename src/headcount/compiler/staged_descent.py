@@ -20,8 +20,8 @@ from headcount.compiler.whitened import WhitenedProblem
 # With a wide margin all scores shrink towards 0 at first, where heads hardly differ. Heads with
 # keys of their own part again, and better for it; heads that share a key do not.
 _WIDEST, _WIDEST_SHARED = 0.8, 0.3
-# With columns to spare there is no need to part well: a narrower margin, here by the budget in
-# units of the estimate, is reached in a fifth to two thirds of the steps (docs/compiler.md).
+# With columns to spare heads need not part so well. A narrower first margin then saves a third to
+# four fifths of the steps (docs/compiler.md); pairs of budget over estimate and margin.
 _WIDEST_SPARE = ((2.0, 0.2), (1.25, 0.4))
 _GROWTH = 1.3  # how much wider a margin is tried each time
 _WIDENING = 15  # iterations for each

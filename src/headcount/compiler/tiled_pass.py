@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from headcount.attention.tiles import products_in
 from headcount.compiler.layout import Layout
 from headcount.compiler.whitened import WhitenedProblem
 from headcount.shapes import Float, Int
@@ -82,7 +82,7 @@ class TiledPass:
         query, key = _extended(queries, keys, added)
         query_slope, key_slope = torch.empty_like(query), torch.zeros_like(key)
         peaks, loss = torch.empty_like(added), added.new_zeros(())
-        with quick_products():
+        with products_in("high"):  # a descent needs no more; `sifted` and `verify` do
             for n, (rows, few, scores) in enumerate(self._scores(query, key)):
                 excess = scores.relu_()
                 peaks[rows] = excess.amax((0, 2))
@@ -140,17 +140,6 @@ class TiledPass:
         after = before * weights
         excess[:, row, column] = after
         return (before * (after - before)).sum()
-
-
-@contextmanager
-def quick_products() -> Iterator[None]:
-    """Let a GPU multiply in TF32: a descent needs no more, and `look` and `verify` use float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _extended(
