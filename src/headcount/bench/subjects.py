@@ -8,8 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import IO, Any, Protocol, runtime_checkable
 
 import torch
 
+from headcount.attention.tiles import products_in
 from headcount.bench.cases import STEPS, Case
 from headcount.bench.peers.eager import EagerRun
 from headcount.bench.timing import seconds_of
@@ -232,7 +231,7 @@ class MatmulSubject(Subject):
 
     def read(self) -> dict[str, float]:
         """GFLOP/s at each size."""
-        with torch_threads(self.threads), _full_precision():
+        with torch_threads(self.threads), products_in("highest"):
             return {f"gflops_{len(pair[0])}": self._rate(pair) for pair in self._pairs}
 
     def _rate(self, pair: torch.Tensor) -> float:
@@ -244,14 +243,3 @@ class MatmulSubject(Subject):
 
     def close(self) -> None:
         self._pairs = []
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No TF32: its products keep 10 bits."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
