@@ -36,6 +36,26 @@ def test_a_link_reproduces_the_state(explorer):
     assert again.evaluate("[explorer.state.k, explorer.state.m]") == [8, 192]  # made to fit
 
 
+def test_a_link_followed_right_after_a_change_wins(explorer):
+    page = explorer()
+    # A change is written to the address a moment later: here, before the page hears of the link.
+    page.evaluate(
+        """() => {
+            const { setTimeout } = window, due = [];
+            window.setTimeout = (work) => due.push(work);
+            const items = document.querySelector("#watch input[name=m]");
+            items.value = 100;
+            items.dispatchEvent(new Event("input", { bubbles: true }));
+            window.setTimeout = setTimeout;
+            location.hash = "#h=3";
+            for (const work of due) work();
+        }"""
+    )
+    page.wait_for_function("explorer.state.h === 3")
+    page.wait_for_timeout(200)
+    assert page.evaluate("[explorer.state.m, location.hash]") == [64, "#h=3"]
+
+
 def test_copying_puts_the_command_on_the_clipboard(explorer):
     page = explorer("#view=plan&pm=500&pd=64", permissions=["clipboard-read", "clipboard-write"])
     page.click("text=Copy command")

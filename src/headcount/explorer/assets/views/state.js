@@ -89,17 +89,21 @@ export function hash(changed = {}) {
 }
 
 let waiting = 0;
+let known = location.hash; // as last written or read here
 function remember() {
   // Browsers allow few changes of the address per second, and a slider makes many.
   clearTimeout(waiting);
   waiting = setTimeout(() => {
+    if (location.hash !== known) return; // a link was followed meanwhile: recall() is on its way
     history.replaceState(null, "", hash() || location.pathname + location.search);
+    known = location.hash;
   }, 120);
 }
 
 /** Take the state from the address; what it does not name is the default. */
 export function recall() {
-  const given = new URLSearchParams(location.hash.slice(1));
+  known = location.hash;
+  const given = new URLSearchParams(known.slice(1));
   change(Object.fromEntries(Object.keys(FIELDS).map((name) => [name, given.get(name) ?? ""])),
     { recalled: true });
 }
