@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
-from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 CommandIn = Callable[..., tuple[int, str, str]]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
@@ -89,18 +87,11 @@ def _commands(code: str) -> Iterator[list[str]]:
             yield words
 
 
-@cache
-def _all_commands() -> Any:
-    import typer
-
-    from headcount.cli.app import app
-
-    return typer.main.get_command(app)
-
-
 def unknown_words(words: Sequence[str]) -> list[str]:
     """Of the words after `headcount`: a command or options that it does not have."""
-    command = _all_commands()
+    from headcount.cli.app import commands
+
+    command = commands()
     rest = list(words)
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         if rest[0] not in command.commands:

@@ -1,5 +1,6 @@
 """The search for thresholds against the whole grid, on any surface of F1."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -20,14 +21,14 @@ VALUES = ["central", "optimistic", "conservative"]
 
 
 @st.composite
-def risings(draw: st.DrawFn) -> Surface:
+def risings(draw: st.DrawFn, noises: Sequence[float] = (0.0,)) -> Surface:
     """Surfaces that rise with D_K.
 
-    Thresholds off both ends, plateaus below 0.99, equal head counts, some noise.
+    Thresholds off both ends, plateaus below 0.99, equal head counts.
     """
     seeds, noise, seed = (
         draw(st.integers(1, 10)),
-        draw(st.sampled_from([0.0, 0.1, 0.3])),
+        draw(st.sampled_from(noises)),
         draw(st.integers(0, 2**31)),
     )
     surface: Surface = {}
@@ -54,11 +55,35 @@ def anything(draw: st.DrawFn) -> Surface:
     return surface
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(risings())
 def test_where_f1_rises_the_search_gives_what_the_grid_gives(surface: Surface) -> None:
     outcome = explore(ThresholdSearch(surface), surface)
     assert outcome.threshold == threshold(grid_frame(surface))
+
+
+# The same surfaces each time: where runs scatter, a rung may be given up wrongly, with small odds.
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(risings(noises=(0.1, 0.3)))
+def test_where_runs_scatter_it_does_too(surface: Surface) -> None:
+    outcome = explore(ThresholdSearch(surface), surface)
+    assert outcome.threshold == threshold(grid_frame(surface))
+
+
+def test_two_seeds_far_apart_may_hide_an_optimistic_value() -> None:
+    """An interval of two seeds may reach 0.99 by its width alone: 12.7 standard errors."""
+    surface = {
+        RunSpec(32, 16, heads, row + 1, seed=seed): score
+        for (heads, seed), scores in {
+            (2, 0): [0.40, 0.54, 0.62, 0.675, 0.69, 0.67, 0.66, 0.68, 0.66, 0.74],
+            (2, 1): [0.36, 0.46, 0.615, 0.68, 0.64, 0.73, 0.70, 0.72, 0.63, 0.63],
+            (8, 0): [0.68, 0.83, 0.917, 0.96, 0.976],
+            (8, 1): [0.73, 0.87, 0.915, 0.98, 0.967],
+        }.items()
+        for row, score in enumerate(scores)
+    }
+    assert threshold(grid_frame(surface)).optimistic == 4
+    assert explore(ThresholdSearch(surface), surface).threshold.optimistic == 8
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -14,7 +13,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import GoogleDocstring
 
 import headcount as hc
-from headcount.cli.app import app as command_tree
+from headcount.cli.app import commands
 
 DOCS = Path(__file__).parents[1]
 API, COMMANDS = DOCS / "api", DOCS / "commands"  # ignored by git
@@ -86,8 +85,7 @@ def write_pages(_app: Sphinx) -> None:
     pages = {
         API / f"{_slug(title)}.rst": api_page(title, names) for title, names in groups().items()
     }
-    root = typer.main.get_command(command_tree)
-    for name, command in root.commands.items():  # pyright: ignore[reportAttributeAccessIssue]
+    for name, command in commands().commands.items():
         pages[COMMANDS / f"{name}.md"] = command_page(command, f"headcount {name}") + "\n"
     for path, text in pages.items():
         path.parent.mkdir(exist_ok=True)

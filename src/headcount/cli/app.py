@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Annotated, NoReturn
+from functools import cache
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -102,6 +103,12 @@ app.command()(watch.watch)
 app.command()(tour.tour)
 
 
+@cache  # a fifth of a second each time
+def commands() -> Any:
+    """The command tree as click has it."""
+    return typer.main.get_command(app)
+
+
 def run() -> None:
     """Run the command line: bad input is one sentence and exit code 2, never a traceback."""
     tolerate()
@@ -117,7 +124,7 @@ def run() -> None:
 
 def _run() -> NoReturn:
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(commands()(standalone_mode=False))
     except InputError as error:
         common.fail(str(error))
     except NoSolution as answer:

@@ -15,7 +15,8 @@ What holds without any assumption: every value is that of a rung with all its se
 below the full grid's. What is statistical: a rung is given up before all its seeds have run if its
 chance to pass is below `Rules.odds`. This takes scores of a rung to scatter without gross outliers:
 where single runs diverge (F1 = 0), a full grid's intervals widen, and its optimistic value and
-interval of h* may be lower than those found here.
+interval of h* may be lower than those found here. With two seeds an interval is 12.7 standard
+errors to each side, so that two scores that happen to be far apart do the same.
 """
 
 from __future__ import annotations
