@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from tests.interpreted_kernels import remember_builtins
-from tests.typechecker import check_package
+from tests.typechecker import begin_test, check_package
 from tests.typechecker import unchecked as without_checks
 
 if not torch.cuda.is_available():
@@ -51,6 +51,10 @@ def pytest_collection_finish() -> None:
     """Spare every later collection of garbage the modules, which are most objects and stay."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    begin_test()
 
 
 def pytest_unconfigure() -> None:

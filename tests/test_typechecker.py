@@ -85,3 +85,20 @@ def test_the_check_can_be_switched_off():
         assert Sized("1").size == "1"  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeViolation):
         Sized("1")  # pyright: ignore[reportArgumentType]
+
+
+def test_of_many_calls_some_are_checked():
+    def is_refused(number: float) -> bool:
+        try:
+            halves(number)
+        except TypeViolation:
+            return True
+        return False
+
+    assert all(is_refused(-1) for _ in range(50))
+    assert sum(is_refused(-1) for _ in range(100)) == 10
+
+
+def test_each_test_begins_with_checks():
+    with pytest.raises(TypeViolation):
+        halves(-1)
