@@ -37,7 +37,7 @@ static void project_items(const Run& run, const Evaluation& all) {
     }
 }
 
-// Under max a pair is predicted or not whatever its context: one pass over all pairs, weighted by
+// But under softmax, a pair is predicted or not whatever its context: one pass over all pairs, weighted by
 // their counts, replaces a pass over thousands of contexts.
 static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
     const int rows = padded(run.items, 16);
@@ -48,11 +48,14 @@ static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
         for (int r = 0; r < V; r++) keys[r] = all.projected + (p + r) * run.columns;
         transpose_queries(keys, work.budget, work.queries);
         for (int q = 0; q < rows; q += KEYS) {
-            Vec best[KEYS];
+            Vec best[KEYS], total[KEYS];
             Mask winner[KEYS];
             for (int r = 0; r < KEYS; r++)
                 keys[r] = all.projected + (q + r) * run.columns + work.budget;
-            best_head<false>(run, keys, work.queries, best, winner);
+            if (run.variant == LOGSUMEXP)
+                log_sum(run, keys, work.queries, work.share, KEYS * V, V, total, best);
+            else
+                best_head<false>(run, keys, work.queries, best, winner);
             for (int r = 0; r < KEYS; r++) {
                 // Padded items have count 0 and add nothing.
                 Mask count = load<Mask>(run.counts + int64_t(q + r) * run.stride + p);
@@ -68,11 +71,9 @@ static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
 
 static void tally_context(Run& run, const Work& work, const Context& context) {
     if (run.variant == VALUE) {
-        for (int p = 0; p < run.length; p++)
-            if (context.valid >> p & 1) {
-                run.tally[0] += retrieval_error(run, work, context, p);
-                run.tally[1] += 1;
-            }
+        for (int p = 0; p < run.length; p += V)
+            run.tally[0] += sum(retrieval_errors(run, work, context, p));
+        run.tally[1] += __builtin_popcountll(context.valid);
         return;
     }
     Mask hits = {}, wrong = {};

@@ -54,7 +54,7 @@ struct Work {
         share = arena.take<float>(square * (per_head ? run.heads : 1));
         // The first column of the key, by the first column of the head; heads share keys.
         key_columns = run.share == 1 ? nullptr : arena.take<int32_t>(budget);
-        error = arena.take<float>(run.width);
+        error = arena.take<float>(size_t(V) * run.width);  // of V positions: [width][V]
         entry = arena.take<int32_t>(run.items);
         place = arena.take<uint8_t>(run.items);
     }
@@ -179,35 +179,45 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
     }
 }
 
-// t·log Σ_k exp(S⁽ᵏ⁾/t) for V queries at column p; the heads' shares of the sum are kept.
+// t·log Σ_k exp(S⁽ᵏ⁾/t) of KEYS keys and V queries. The summands of head k and key r are left at
+// share + k·head + r·row, and their sums in `total`.
+static inline void log_sum(const Run& run, const float* const* keys, const float* queries,
+                           float* share, int64_t head, int row, Vec (&total)[KEYS],
+                           Vec (&joined)[KEYS]) {
+    const float scale = 1 / run.temperature;
+    Vec top[KEYS];
+    for (int r = 0; r < KEYS; r++) top[r] = splat(-__builtin_inff()), total[r] = Vec{};
+    for (int k = 0; k < run.heads; k++) {
+        Vec scores[KEYS];
+        score(keys, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
+        for (int r = 0; r < KEYS; r++) {
+            store(share + k * head + r * row, scores[r]);
+            top[r] = select(top[r] > scores[r], top[r], scores[r]);
+        }
+    }
+    for (int k = 0; k < run.heads; k++)
+        for (int r = 0; r < KEYS; r++) {
+            float* own = share + k * head + r * row;
+            Vec power = exponential((load(own) - top[r]) * scale);
+            store(own, power);
+            total[r] += power;
+        }
+    for (int r = 0; r < KEYS; r++) joined[r] = top[r] + logarithm(total[r]) * run.temperature;
+}
+
+// The same for V queries at column p and all keys; the heads' shares of the sums are kept.
 static void join_log_sum(const Run& run, const Work& work, const float* const* keys,
                          const float* queries, int p) {
-    const float scale = 1 / run.temperature;
     const int n = work.positions;
     for (int q = 0; q < run.length; q += KEYS) {
-        Vec top[KEYS], total[KEYS] = {};
-        for (int r = 0; r < KEYS; r++) top[r] = splat(-__builtin_inff());
-        for (int k = 0; k < run.heads; k++) {
-            Vec scores[KEYS];
-            score(keys + q, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
-            for (int r = 0; r < KEYS; r++) {
-                store(work.share + (int64_t(k) * n + q + r) * n + p, scores[r]);
-                top[r] = select(top[r] > scores[r], top[r], scores[r]);
-            }
-        }
+        float* share = work.share + int64_t(q) * n + p;
+        Vec total[KEYS], joined[KEYS];
+        log_sum(run, keys + q, queries, share, int64_t(n) * n, n, total, joined);
+        for (int r = 0; r < KEYS; r++) store(work.joined + (q + r) * n + p, joined[r]);
         for (int k = 0; k < run.heads; k++)
             for (int r = 0; r < KEYS; r++) {
-                float* share = work.share + (int64_t(k) * n + q + r) * n + p;
-                Vec power = exponential((load(share) - top[r]) * scale);
-                store(share, power);
-                total[r] += power;
-            }
-        for (int r = 0; r < KEYS; r++)
-            store(work.joined + (q + r) * n + p, top[r] + logarithm(total[r]) * run.temperature);
-        for (int k = 0; k < run.heads; k++)
-            for (int r = 0; r < KEYS; r++) {
-                float* share = work.share + (int64_t(k) * n + q + r) * n + p;
-                store(share, load(share) / total[r]);
+                float* own = share + int64_t(k) * n * n + r * n;
+                store(own, load(own) / total[r]);
             }
     }
 }

@@ -55,10 +55,10 @@ class NativeRun:
             return
         contexts = self._task.validation if which == "validation" else self._task.test
         self.record.contexts, self.record.context_count = contexts.data_ptr(), len(contexts)
-        # Under max and sum a decision does not depend on the context: where all pairs of items are
+        # But under softmax, a decision does not depend on the context: where all pairs of items are
         # fewer than the pairs in the contexts, one pass over all pairs is cheaper.
         counted = (
-            self.spec.variant in ("max", "sum")
+            self.spec.variant in ("max", "sum", "logsumexp")
             and self.spec.items**2 <= contexts.numel() * self.spec.length
         )
         self.record.stride = self.spec.items + -self.spec.items % _ROW if counted else 0

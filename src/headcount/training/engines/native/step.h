@@ -25,38 +25,53 @@ PHASE float logistic_slope(const Run& run, const Work& work, const Context& cont
     return sum(total);
 }
 
-// The error ((S − y) V)_p of Section 7.2 at a valid position p; returns its square.
-static float retrieval_error(const Run& run, const Work& work, const Context& context, int p) {
+// The errors (S − y) V of Section 7.2 for the V positions at column p, in columns: [width][V]. They
+// are zero where a position is not valid. Returns their squares.
+static Vec retrieval_errors(const Run& run, const Work& work, const Context& context, int p) {
+    const Mask valid = (int32_t(context.valid >> p) & (1 << lanes())) != 0;
     Vec total = {};
-    for (int i = 0; i < run.width; i += V) {
-        Vec error = {};
+    for (int i = 0; i < run.width; i += DEPTH) {
+        Vec errors[DEPTH] = {};
         for (int q = 0; q < run.length; q++) {
-            const float score = work.joined[q * work.positions + p];
-            float weight = score - float(context.sources[q + 1] >> p & 1);
-            error += weight * load(run.messages + int64_t(context.items[q]) * run.width + i);
+            const Vec score = load(work.joined + q * work.positions + p);
+            const Vec weight = select(positive(context, q, p), score - 1, score);
+            const float* message = run.messages + int64_t(context.items[q]) * run.width + i;
+            for (int r = 0; r < DEPTH; r++) errors[r] += weight * message[r];
         }
-        store(work.error + i, error);
-        total += error * error;
+        for (int r = 0; r < DEPTH; r++) {
+            const Vec error = select(valid, errors[r], Vec{});
+            store(work.error + (i + r) * V, error);
+            total += error * error;
+        }
     }
-    return sum(total);
+    return total;
 }
 
 // ∂/∂S of Eq. (4); returns the sum.
 static float retrieval_slope(const Run& run, const Work& work, const Context& context) {
     const float scale = 2.f / (context.valid ? __builtin_popcountll(context.valid) : 1);
-    float total = 0;
-    for (int p = 0; p < run.length; p++) {
-        bool valid = context.valid >> p & 1;
-        if (valid) retrieval_error(run, work, context, p);
-        for (int q = 0; q < run.length; q++) {
-            const float* message = run.messages + int64_t(context.items[q]) * run.width;
-            Vec product = {};
-            for (int i = 0; valid && i < run.width; i += V)
-                product += load(work.error + i) * load(message + i);
-            total += work.slope[q * work.positions + p] = sum(product) * scale;
+    Vec total = {};
+    for (int p = 0; p < run.length; p += V) {
+        retrieval_errors(run, work, context, p);
+        for (int q = 0; q < run.length; q += KEYS) {
+            const float* messages[KEYS];
+            for (int r = 0; r < KEYS; r++) {
+                const int32_t item = context.items[q + r < run.length ? q + r : 0];
+                messages[r] = run.messages + int64_t(item) * run.width;
+            }
+            Vec slopes[KEYS] = {};
+            for (int i = 0; i < run.width; i++) {
+                const Vec error = load(work.error + i * V);
+                for (int r = 0; r < KEYS; r++) slopes[r] += error * messages[r][i];
+            }
+            for (int r = 0; r < KEYS && q + r < run.length; r++) {
+                slopes[r] *= scale;
+                store(work.slope + (q + r) * work.positions + p, slopes[r]);
+                total += slopes[r];
+            }
         }
     }
-    return total;
+    return sum(total);
 }
 
 // The last columns of a head may share a vector with the next head: a mask keeps them apart.
