@@ -19,6 +19,7 @@ from headcount.provenance import cores, machine, versions
 
 ENGINES = ("native", "torch", "triton")
 _RUNS, _TORCH_RUNS = 80, 40  # on one core: a few seconds each
+_FEWEST_TORCH_RUNS = 8  # its products are of four runs: fewer are filled up with copies
 _CUDA_RUNS, _CUDA_RUNS_AT_MAIN, _CUDA_TORCH_RUNS = (560,), (560, 4000), 160
 _JAX_STEPS_ON_CUDA = 200
 Watch = Callable[[float, str], None]  # is told the share of a case that is done, and in words
@@ -101,7 +102,8 @@ def _on_cpu(case: Case, engines: Sequence[str], peers: bool) -> list[Subject]:
                 EngineSubject("native", "cpu", case, max(runs, 10 * many), threads=many)
             )
     if "torch" in engines:
-        subjects.append(EngineSubject("torch", "cpu", case, case.runs(_TORCH_RUNS), threads=1))
+        torch_runs = max(_FEWEST_TORCH_RUNS, case.runs(_TORCH_RUNS))
+        subjects.append(EngineSubject("torch", "cpu", case, torch_runs, threads=1))
     if peers:
         subjects.append(EagerSubject("eager", "cpu", case, 1, threads=1))
         subjects.append(JaxSubject("jax", "cpu", case, runs, threads=1))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headcount.problem.contexts import StackedSampler
 from headcount.shapes import Float, Int
-from headcount.training.engines.base import Check, State, adam_scales, lockstep
+from headcount.training.engines.base import Check, State, lockstep
 from headcount.training.engines.edges import StackedEdges
 from headcount.training.engines.torch_step import StackedRuns
 from headcount.training.objective import aggregated, metrics, tally
@@ -99,8 +99,7 @@ class TorchFleet:
         for first in range(0, steps, at_once):
             some = min(at_once, steps - first)
             contexts = self.contexts(some)
-            scales = adam_scales(self.specs[0].learning_rate, self.taken, some).tolist()
-            finite = self._runs.take_steps(contexts, self._edges.labels(contexts), scales)
+            finite = self._runs.take_steps(contexts, self._edges.labels(contexts))
             for row in range(len(self.specs)):
                 if self._diverged[row] is None and not finite[row].all():
                     self._diverged[row] = self.taken + int(finite[row].int().argmin()) + 1

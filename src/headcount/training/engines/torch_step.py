@@ -15,7 +15,7 @@ from headcount.training.engines.base import State
 from headcount.training.objective import pair_weights, score_gradient
 from headcount.training.spec import RunSpec
 
-_PART = 2**16  # floats of each array that AdamW goes through at once on a CPU
+_LINE = 16  # floats of a cache line
 Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and where the product goes
 
 
@@ -25,7 +25,7 @@ class StackedRuns:
     All W_Q and W_K are one matrix [d_model, (heads + key heads)·key_dim] per run, so a projection
     and its gradient are one product each. Queries of heads that share a key are stacked on its
     side of a product, which sums what they add to the key's gradient. Weights and thresholds share
-    one block of memory, and Adam is a few operations on it. Products are of `at_once` runs.
+    one block of memory, and AdamW is one operation on it. Products are of `at_once` runs.
     """
 
     def __init__(
@@ -41,16 +41,20 @@ class StackedRuns:
         runs, device = len(states), rows.device
         self._width = spec.budget + spec.key_budget
         self._size = runs * spec.d_model * self._width
-        block = torch.zeros(5, self._size + runs, device=device)
-        self._value, self._first, self._second, self._gradient, _ = block
-        cached = block.numel() if device.type == "cuda" else _PART
-        self._parts = [part.unbind() for part in block.split(cached, 1)]
+        # Whole cache lines: AdamW rounds what is left over differently, and whose numbers those are
+        # would depend on how many runs there are.
+        whole = self._size + runs + -(self._size + runs) % _LINE
+        block = torch.zeros(4, whole, device=device)
+        self._value, self._first, self._second, self._gradient = block
+        self._taken = torch.tensor(float(states[0].taken), device=device)
         for part, name in enumerate(("weights", "first", "second")):
             each = torch.stack([_joined(getattr(state, name)) for state in states])
             block[part, : self._size] = each.flatten().to(device)
             thresholds = torch.stack([state.threshold[part] for state in states])
-            block[part, self._size :] = thresholds.to(device)
-        self._tau, self._tau_gradient = self._value[self._size :], self._gradient[self._size :]
+            block[part, self._size : self._size + runs] = thresholds.to(device)
+        self._tau, self._tau_gradient = (
+            part[self._size : self._size + runs] for part in (self._value, self._gradient)
+        )
         self._allocate(runs, at_once)
 
     @property
@@ -79,7 +83,6 @@ class StackedRuns:
         self,
         contexts: Int[Tensor, "runs steps length"],
         positive: Bool[Tensor, "runs steps length length"],
-        scales: Sequence[Sequence[float]],
     ) -> Bool[Tensor, "runs steps"]:
         """Forward, backward and AdamW on one context per run and step; which slopes were finite."""
         runs, steps, _ = contexts.shape
@@ -90,9 +93,9 @@ class StackedRuns:
         # One number per run and step that is not finite as soon as any slope is not.
         totals = torch.empty(steps, runs, device=self._rows.device)
         parts = (part.unbind() for part in (index, labels, weights, totals))
-        for step, (rate, scale) in zip(zip(*parts, strict=True), scales, strict=True):
+        for step in zip(*parts, strict=True):
             self._find_gradient(*step)
-            self._adam(rate, scale)
+            self._adam()
         return totals.isfinite().T.cpu()
 
     def _find_gradient(
@@ -123,13 +126,27 @@ class StackedRuns:
         _multiply(self._gradients)
         self._tau_gradient.copy_(down)
 
-    def _adam(self, rate: float, scale: float) -> None:
-        """AdamW in place, part by part: all operations on one while the cache holds it."""
-        for value, first, second, gradient, scratch in self._parts:
-            first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
-            second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-            torch.sqrt(second, out=scratch).mul_(scale).add_(EPSILON)
-            value.addcdiv_(first, scratch, value=-rate)
+    def _adam(self) -> None:
+        """AdamW in one pass, as `torch.optim.AdamW(fused=True)` calls it.
+
+        That class imports torch's compiler, which takes seconds.
+        """
+        self._taken += 1
+        torch.ops.aten._fused_adamw_(
+            [self._value],
+            [self._gradient],
+            [self._first],
+            [self._second],
+            [],
+            [self._taken],
+            lr=self._spec.learning_rate,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=0.0,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _matrices(self, part: Tensor) -> Float[Tensor, "runs d_model width"]:
         return part[: self._size].view(-1, self._spec.d_model, self._width)
