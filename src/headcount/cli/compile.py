@@ -102,7 +102,7 @@ def compile(
     if out is None and not (json or quiet):
         notice("the weights are not written; give --out FILE.safetensors to keep them")
     began = time.monotonic()
-    with progress_line(quiet=quiet) as report:
+    with progress_line(every=2.0, quiet=quiet) as report:
 
         def tell(line: str) -> None:
             left = 0.0 if time_limit is None else began + time_limit - time.monotonic()
