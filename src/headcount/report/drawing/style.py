@@ -102,11 +102,11 @@ def tooltips(**shown: str) -> list[alt.Tooltip]:
 
 
 def styled(chart: Layers, frame: pd.DataFrame, title: str, subtitle: str = "") -> Layers:
-    """Add the title, the look, and the filters for the columns that the frame has."""
+    """Add the title, the look, and the filters for the columns that the frame has.
+
+    All in one call, since Altair copies the whole chart at each.
+    """
     names = [name for name, column in FILTERS.items() if column in frame]
-    for name in names:
-        chart = chart.transform_filter(f"{name} == null || datum.{FILTERS[name]} == {name}")
-    chart = chart.add_params(*(alt.param(name=name, value=None) for name in names))
     text = alt.TitleParams(
         title,
         subtitle=subtitle.split("\n"),
@@ -116,15 +116,21 @@ def styled(chart: Layers, frame: pd.DataFrame, title: str, subtitle: str = "") -
         subtitleColor=GREY,
         offset=10,
     )
-    return (
-        chart.properties(title=text)
-        .configure(font=FONT)
-        .configure_view(stroke="#bbbbbb")
-        .configure_axis(
+    look = alt.Config(
+        font=FONT,
+        view=alt.ViewConfig(stroke="#bbbbbb"),
+        axis=alt.AxisConfig(
             gridColor="#ececec", labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal"
-        )
-        .configure_header(labelFontSize=12, labelFontWeight="bold", labelPadding=4)
-        .configure_legend(
+        ),
+        header=alt.HeaderConfig(labelFontSize=12, labelFontWeight="bold", labelPadding=4),
+        legend=alt.LegendConfig(
             labelFontSize=11, titleFontSize=11.5, titleFontWeight="normal", symbolSize=70
-        )
+        ),
     )
+    added: dict[str, Any] = {"title": text, "config": look}
+    if names:
+        filters = [f"{name} == null || datum.{FILTERS[name]} == {name}" for name in names]
+        before = [] if chart.transform is alt.Undefined else chart.transform
+        added["transform"] = [*before, *map(alt.FilterTransform, filters)]
+        added["params"] = [alt.VariableParameter(name=name, value=None) for name in names]
+    return chart.properties(**added)
