@@ -135,8 +135,8 @@ def test_compiled_columns_make_the_choices_of_a_head():
     stream = torch.Generator().manual_seed(0)
     rows = torch.cat([torch.randn(40, 11, generator=stream), torch.ones(40, 1)], dim=1)
     query, key = (rows @ torch.randn(12, 8, generator=stream) for _ in range(2))
-    assert 1 <= compiled_columns(query, key, rows, seconds=30) < 8
     assert compiled_columns(torch.ones(40, 8), key, rows, seconds=30) <= 2  # one word for all
+    assert 1 <= compiled_columns(query, key, rows, seconds=1) < 8
     assert compiled_columns(query, key, torch.ones(40, 12), seconds=5) == 8  # equal rows: its own
 
 

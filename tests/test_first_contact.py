@@ -112,7 +112,7 @@ def test_the_former_length_still_works(command):
     [
         ("verify none.safetensors g.csv t.npy", 2, "none.safetensors: no such file"),
         ("verify --nope", 2, "No such option: --nope"),
-        ("compile g.csv t.npy --budget 1 --heads 1 --time-limit 1", 1, "D_K = 1"),
+        ("compile g.csv t.npy --budget 1 --heads 1 --time-limit 0.1", 1, "D_K = 1"),
     ],
 )
 def test_an_error_is_an_object_with_json(command, tmp_path, words, code, said):
@@ -154,7 +154,7 @@ def test_a_construction_is_not_searched_for_a_file_of_another_kind(command):
     "words",
     [
         "train --items 16 --d-model 4 --heads 1 --key-dim 2 --seeds 1 --steps 5 --engine torch",
-        "compile g.csv t.npy --time-limit 2",
+        "compile g.csv t.npy --time-limit 0.2",
         "construct g.csv t.npy --inverse pinv",
         "sweep s.toml --engine torch",
         "bench contexts --items 16 --context-length 4 --count 10 --repeats 1",
@@ -174,7 +174,7 @@ def test_quiet_says_nothing_beside_the_result(command, tmp_path, words):
 
 def test_long_work_says_how_long_it_takes_on(command):
     lines: list[str] = []
-    hc.frontier([(8, 4), (10, 5)], time_limit=0.5, progress=lines.append)
+    hc.frontier([(8, 4), (10, 5)], time_limit=0.1, progress=lines.append)
     assert any(re.match(r"2 of 2, about \d+ s left, ", line) for line in lines)
     words = "bench contexts --items 16 --context-length 4 --count 9"
     err = command(*words.split())[2]

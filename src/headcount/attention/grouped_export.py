@@ -45,10 +45,11 @@ class GroupedAttention(nn.Module):
         self.heads, self.kv_heads = int(facts["heads"]), int(facts["kv_heads"])
         (columns, d_model), resting = tensors["queries.weight"].shape, "rest" in tensors
         key_columns = columns // self.heads * self.kv_heads
-        self.queries = nn.Linear(d_model, columns, bias=resting, device="meta")
-        self.keys = nn.Linear(d_model, key_columns, bias=False, device="meta")
+        with torch.random.fork_rng(devices=[]):  # what is drawn here is not kept
+            self.queries = nn.Linear(d_model, columns, bias=resting)
+            self.keys = nn.Linear(d_model, key_columns, bias=False)
         # The key of the resting place, whose score is τ.
-        self.rest = nn.Parameter(torch.empty(key_columns, device="meta")) if resting else None
+        self.rest = nn.Parameter(torch.empty(key_columns)) if resting else None
         self.load_state_dict(tensors, strict=True, assign=True)
 
     def forward(
