@@ -27,7 +27,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # frames have no equality: what is read from it can be cached
 class Evidence:
     """Frames of results with the columns of `COLUMNS`; any may be empty.
 

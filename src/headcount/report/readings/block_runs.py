@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import fmean
 
 import pandas as pd
@@ -132,7 +132,7 @@ class Setting:
     def steps(self) -> int:
         return int(self.runs["steps"].iloc[0])
 
-    @property
+    @cached_property
     def barred_at_test(self) -> Setting:
         """The same runs where neither s nor q may be the answer, in the test alone."""
         return replace(self, metric="barred_test")
@@ -211,16 +211,21 @@ def settings(evidence: Evidence) -> list[Setting]:
     shared keys. Where a setting was run with several step limits, batches or learning rates, those
     of most of its runs count, and of equals the longest.
     """
+    return list(_settings(evidence))
+
+
+@lru_cache(maxsize=8)  # every figure and claim asks
+def _settings(evidence: Evidence) -> tuple[Setting, ...]:
     block = evidence.block.loc[evidence.block["key_heads"] == evidence.block["heads"]]
     if block.empty:
-        return []
+        return ()
     keys = list(rows(block, *_KEY))
     found = []
     for place in dict.fromkeys(keys):
         table, _, items, length, d_model, control, scale = place
         runs = _one_protocol(block.loc[[key == place for key in keys]])
         found.append(Setting(table, items, length, d_model, control, scale, runs))
-    return sorted(found, key=_order)
+    return tuple(sorted(found, key=_order))
 
 
 def panels(evidence: Evidence) -> list[Setting]:
