@@ -13,7 +13,7 @@ from headcount.report.agreement import LocalVerdict, judge, shipped_claims, tall
 from headcount.report.figures import chosen_figures
 from headcount.report.figures.base import Claim
 from headcount.report.page import write_report
-from headcount.reproduction.evidence import KEY
+from headcount.reproduction.evidence import KEY, Evidence
 from headcount.reproduction.presets import Need, preset, restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.reproduction.shipped import MEASURED, measured_runs
@@ -45,20 +45,31 @@ def folder(tmp_path_factory) -> ResultsFolder:
     return folder_of(tmp_path_factory.mktemp("agreement") / "same", quick_runs())
 
 
-def test_the_same_runs_agree_and_thin_ones_confirm_nothing(folder):
-    shipped, local = judge(folder, folder.evidence())
+@pytest.fixture(scope="module")
+def found(folder) -> Evidence:
+    return folder.evidence()
+
+
+@pytest.fixture(scope="module")
+def judged(folder, found):
+    """The claims, and by id this machine's verdicts."""
+    return judge(folder, found)
+
+
+def test_the_same_runs_agree_and_thin_ones_confirm_nothing(found, judged):
+    shipped, local = judged
     assert shipped == shipped_claims()
-    found = {name: one.agreement for name, one in local.items()}
+    agreements = {name: one.agreement for name, one in local.items()}
     measured = {name for name, one in local.items() if one.claim.verdict != "not measured"}
     assert {"C5", "C7", "C11", "C21", "K1"} <= measured
-    assert {found[name] for name in measured} == {"agrees", "counted"}
-    assert found["C3"] == "not measured here"
+    assert {agreements[name] for name in measured} == {"agrees", "counted"}
+    assert agreements["C3"] == "not measured here"
     # h* follows m'/d_model at the three degrees of quick, and does not at all six.
     assert local["C11"].claim.thin == "3 degrees where the rule asks for 5"
     assert local["C11"].claim.verdict == "partly"
     assert not [name for name, one in local.items() if one.claim.verdict == "confirmed"]
     # The block's shipped runs are drawn, but they are not this machine's.
-    assert len(folder.evidence().block)
+    assert len(found.block)
     assert local["C13"].agreement == "not measured here"
 
 
@@ -80,15 +91,15 @@ def test_the_shipped_runs_have_nothing_beside_them():
     assert evidence.own() is evidence  # its block is its own
 
 
-def test_the_page_shows_both(folder, tmp_path):
-    claims, local = judge(folder, folder.evidence())
+def test_the_page_shows_both(found, judged, tmp_path):
+    claims, local = judged
     figures = chosen_figures(["table2"])
-    [page, *_] = write_report(tmp_path, folder.evidence(), figures, claims, local=local)
+    [page, *_] = write_report(tmp_path, found, figures, claims, local=local)
     text = page.read_text(encoding="utf-8")
     assert "At paper scale" in text
     assert "Thin evidence: 3 degrees where the rule asks for 5" in text
     assert tally_text(local) in text.replace("\n", " ")
-    [page, *_] = write_report(tmp_path / "one", folder.evidence(), figures, claims)
+    [page, *_] = write_report(tmp_path / "one", found, figures, claims)
     text = page.read_text(encoding="utf-8")
     assert "At paper scale" not in text
     assert "Theorems and lemmas" in text

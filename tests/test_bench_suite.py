@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headcount as hc
-from headcount.bench import engines, suite
+from headcount.bench import engines, suite, suite_page
 from headcount.bench.cases import SHAPES, VARIANTS, Case
 from headcount.bench.ratios import TITLES, ratio_rounds, ratios
 from tests.made_benchmark import made_rows, write_benchmark
@@ -59,6 +59,13 @@ def test_the_file_has_rows_ratios_and_how_they_were_made(timed, command, tmp_pat
     assert 'href="http' not in page
 
 
+@pytest.fixture
+def no_page(monkeypatch):
+    """The charts of a page take longer than everything else here."""
+    monkeypatch.setattr(suite_page, "write_benchmark_page", lambda benchmark, path: path.touch())
+
+
+@pytest.mark.usefixtures("no_page")
 def test_the_same_command_continues_one_that_was_interrupted(timed, command, tmp_path, monkeypatch):
     out = tmp_path / "bench.json"
     whole = engines.compare
@@ -80,6 +87,7 @@ def test_the_same_command_continues_one_that_was_interrupted(timed, command, tmp
     assert timed == SMALL
 
 
+@pytest.mark.usefixtures("no_page")
 def test_another_benchmark_is_not_continued(timed, command, tmp_path):
     out = tmp_path / "bench.json"
     assert command("bench", "all", "--out", str(out))[0] == 0
