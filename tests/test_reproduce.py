@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,8 @@ from headcount.errors import InputError
 from headcount.report import reproduce as reproduction
 from headcount.report.figures import FIGURES, chosen_figures, needs
 from headcount.report.page import _command as page_command
-from headcount.reproduction import results_folder, training
+from headcount.reproduction import fitting, presets, results_folder, training
 from headcount.reproduction.evidence import gather
-from headcount.reproduction.fitting import fitting
 from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import preset, restricted
 from headcount.reproduction.results_folder import ResultsFolder
@@ -32,27 +32,54 @@ from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.selection import choose_engine
 
 from .measured import measured_evidence
+from .processes import ERRORS, printed, started
 
 # The commands
 
 
 ONLY = ("--only", "fig6,table2", "--out", "here", "--engine", "native")
+# Of the preset quick, enough of Figure 6 to judge it by.
+SMALL = """name = "quick"
+[[grid]]
+paper = "value"
+points = [[64, 16]]
+heads = [1, 8]
+budget = [8, 16, 24, 32, 40, 48, 56, 64]
+"""
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory, command_in) -> Path:
+def small_preset(tmp_path_factory) -> Iterator[dict[str, object]]:
+    """From here to the end of the module; gives what a process changes to have it too."""
+    folder = tmp_path_factory.mktemp("presets")
+    (folder / "quick.toml").write_text(SMALL)
+    shutil.copy(presets._FOLDER / "paper.toml", folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(presets, "_FOLDER", folder)
+        preset.cache_clear()
+        pieces = {
+            f"headcount.sweeps.{name}": 0.1 for name in ("runner._FIRST_PIECE", "writer.BEAT")
+        }
+        yield pieces | {"headcount.reproduction.presets._FOLDER": folder}
+    preset.cache_clear()
+
+
+def started_until_stored(folder: Path, *words: str, changed: dict[str, object]) -> BaseProcess:
+    """A process that has stored its first runs."""
+    process, store = started(folder, *words, changed=changed), folder / "here" / "runs.sqlite"
+    while process.is_alive() and not (store.exists() and _stored(store)):
+        time.sleep(0.02)
+    return process
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory, command_in, small_preset) -> Path:
     """A reproduction of two parts, killed on the way and run again."""
     folder = tmp_path_factory.mktemp("reproduce")
-    words = [sys.executable, "-m", "headcount", "reproduce", *ONLY]
-    first = subprocess.Popen(
-        words, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    store = folder / "here" / "runs.sqlite"
-    while first.poll() is None and not (store.exists() and _stored(store)):
-        time.sleep(0.05)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    stored = _stored(store)
+    first = started_until_stored(folder, "reproduce", *ONLY, changed=small_preset)
+    first.kill()
+    first.join()
+    stored = _stored(folder / "here" / "runs.sqlite")
     code, out, err = command_in(folder, "reproduce", *ONLY, "--json")
     assert code == 0, err
     (folder / "told.json").write_text(json.dumps(json.loads(out) | {"stored": stored}))
@@ -97,16 +124,18 @@ def test_the_command_under_a_figure_trains_what_the_figure_shows():
             assert asked == ("paper" if figure.id in ("fig4", "fig11") else "quick")
 
 
-@pytest.mark.parametrize(("seconds", "fits"), [(1e9, True), (60.0, False)])
-def test_a_slow_engine_trains_the_points_that_fit(tmp_path, seconds, fits):
+def test_a_slow_engine_trains_the_points_that_fit(tmp_path, monkeypatch):
     whole, engine = preset("quick"), choose_engine("torch")
+    expected = expected_runs(whole)
+    monkeypatch.setattr(fitting, "expected_runs", lambda sweep: expected)  # it takes seconds
     with Store(tmp_path / "runs.sqlite") as store:
-        part, left_out = fitting(whole, engine, store, seconds)
-    assert (part.all_runs == whole.all_runs) == fits
-    assert bool(left_out) != fits
-    if fits:
-        return
-    assert 0 < len(expected_runs(part)) < len(expected_runs(whole))
+        part, left_out = fitting.fitting(whole, engine, store, 1e9)
+        assert part.all_runs == whole.all_runs
+        assert not left_out
+        part, left_out = fitting.fitting(whole, engine, store, 60.0)
+    assert part.all_runs != whole.all_runs
+    assert left_out
+    assert 0 < len(expected_runs(part)) < len(expected)
     points = {(spec.items, spec.d_model) for spec in part.all_runs}
     assert (512, 64) not in points  # the most costly point goes first
     (named,) = [words for words in left_out if words.startswith("thresholds of the grid base at ")]
@@ -277,17 +306,15 @@ def test_bad_input_is_one_sentence(reproduced, words, says, command_in):
     assert not os.path.exists(reproduced.parent / "nowhere")
 
 
-def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in):
-    words = [sys.executable, "-m", "headcount", "reproduce", "--only", "fig6", "--out", "here"]
-    running = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    store = tmp_path / "here" / "runs.sqlite"
-    while running.poll() is None and not (store.exists() and _stored(store)):
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    assert "the same command continues from there" in running.communicate()[1]
-    assert running.returncode == 130
+def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in, small_preset):
+    words = ("reproduce", "--only", "fig6", "--out", "here")
+    running = started_until_stored(tmp_path, *words, changed=small_preset)
+    os.kill(running.pid, signal.SIGINT)
+    running.join()
+    assert "the same command continues from there" in (tmp_path / ERRORS).read_text()
+    assert running.exitcode == 130
     folder = ResultsFolder(tmp_path / "here")
-    assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(store) > 0
+    assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(folder.store) > 0
     code, _, err = command_in(tmp_path, "reproduce", "--preset", "paper", "--out", "here")
     assert code == 2
     assert "holds a reproduction with --preset quick" in err
@@ -299,10 +326,7 @@ def test_figures_are_chosen_without_the_drawing_libraries():
         "from headcount.report.figures import chosen_figures, needs; "
         "print(len(needs(chosen_figures(['fig3']))))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{hide}\n{ask}"], capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == "2\n", done.stderr
+    assert printed(f"{hide}\n{ask}") == "2\n"
 
 
 def test_a_dry_run_trains_nothing_and_makes_no_file(command, tmp_path):
