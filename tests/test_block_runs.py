@@ -1,22 +1,19 @@
-"""Block runs: stopped, killed, on a cluster, and by their commands."""
+"""Block runs: stopped, killed, and by their commands."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import time
 from unittest.mock import patch
 
 import pytest
 
 from headcount.block.state import StackState
-from headcount.store.store import Store
 from headcount.sweeps import block_plan
 from headcount.sweeps.block_folder import BlockFolder
 from headcount.sweeps.block_plan import read_block_plan
-from headcount.sweeps.block_runs import run_blocks
+from tests.processes import started
 from tests.tiny_blocks import TINY, quietly, same
 
 
@@ -42,46 +39,20 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path, trained):
 
 
 def test_a_kill_loses_no_finished_run(tiny, tmp_path):
-    tiny.write_text(TINY.replace("steps = 30", "steps = 100"), encoding="utf-8")
-    words = [sys.executable, "-m", "headcount", "block", str(tiny), "--out", str(tmp_path / "out")]
+    tiny.write_text(TINY.replace("steps = 30", "steps = 50"), encoding="utf-8")
     folder = BlockFolder(tmp_path / "out")
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = started(tmp_path, "block", tiny, "--out", "out")
     deadline = time.monotonic() + 120
     while not folder.results() and time.monotonic() < deadline:
-        assert process.poll() is None or folder.results()
-        time.sleep(0.02)
+        assert process.is_alive() or folder.results()
+        time.sleep(0.01)
     process.kill()
-    process.wait()
+    process.join()
     kept = folder.results()
     assert kept
     assert quietly(read_block_plan(tiny), folder, "again").missing == 0
     assert all(result in folder.results() for result in kept)
     assert len(folder.frame()) == 9
-
-
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
-)
-def test_a_cluster_makes_the_same_runs(tiny, tmp_path, monkeypatch, trained):
-    """Also where shards end early, so that states travel."""
-    pytest.importorskip("distributed")
-    pytest.importorskip("cryptography")
-    from headcount.sweeps import block_cluster, cluster_connection
-
-    plan = read_block_plan(tiny)
-    with cluster_connection.connected_cluster("local:2", print) as connected:
-        executor = block_cluster.ClusterBlockExecutor(connected, "local:2", "cpu")
-        for limit in (120.0, 0.02):
-            monkeypatch.setattr(block_cluster, "SHARD_LIMIT", limit)
-            there = BlockFolder(tmp_path / f"there-{limit}")
-            run_blocks(plan, there, "some", executor, time_limit=0.01)
-            assert run_blocks(plan, there, "there", executor).missing == 0
-            assert same(there.results()) == same(trained.results())
-            assert not list(there.states.path.glob("*"))
-            with Store(there.store, read_only=True) as store:
-                last = list(store.sweeps)[-1]
-            assert (last.state, last.settled_steps) == ("finished", last.total_steps)
-            assert there.manifest.history()[-1]["device"] == "cluster local:2"
 
 
 def test_the_command_says_what_it_found(tiny, command):

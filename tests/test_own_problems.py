@@ -1,12 +1,8 @@
-"""Graphs and tables of one's own: every engine and variant, sweep files, stores, workers."""
+"""Graphs and tables of one's own: every engine and variant, sweep files, stores."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +16,13 @@ from headcount import Graph, InputError, RunSpec, Store, train
 from headcount.problem import contents
 from headcount.problem.edge_list import write_graph
 from headcount.problem.makers import skewed_graph
-from headcount.sweeps import cluster_queue
-from headcount.sweeps.cluster import ClusterExecutor
-from headcount.sweeps.cluster_connection import connected_cluster
 from headcount.sweeps.file import read_sweep
 from headcount.sweeps.plans import GridPlan
-from headcount.sweeps.runner import LocalExecutor, run_sweep
+from headcount.sweeps.runner import run_sweep
 from headcount.training import task as training_task
-from headcount.training.engines.selection import choose_engine
 from headcount.training.task import task_of
 from tests.made_engines import follow_the_reference
+from tests.processes import started
 from tests.strategies import graphs
 from tests.sweep_runs import table
 
@@ -281,43 +274,20 @@ def test_a_killed_sweep_goes_on_bit_for_bit(folder):
     """Killed for good in the middle; the next process reads the files again."""
     path = folder / "own.toml"
     run_sweep(path, folder / "undisturbed.sqlite")
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    script = [sys.executable, "-m", "tests.sweep_runs", "plain", str(path)]
-    process = subprocess.Popen(script, cwd=Path(__file__).parents[1], env=environment)
+    often = {"writer.BEAT": 0.03, "runner.CHECKPOINT": 0.05, "runner._PIECE": 0.2}
+    changed = {f"headcount.sweeps.{name}": seconds for name, seconds in often.items()}
+    process = started(folder, "sweep", path, changed=changed)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and process.is_alive():
         time.sleep(0.02)
         if (folder / "own.sqlite").exists():
             with Store(folder / "own.sqlite", read_only=True) as store:
                 if any(sweep.steps_taken for sweep in store.sweeps):
                     break
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     run_sweep(path)
     assert table(folder / "own.sqlite") == table(folder / "undisturbed.sqlite")
-
-
-def test_two_workers_get_each_file_once(folder, tmp_path, monkeypatch):
-    pytest.importorskip("cryptography")
-    pytest.importorskip("distributed", reason="needs the package distributed")
-    sweep = read_sweep(folder / "own.toml")
-    with Store(tmp_path / "here.sqlite") as store:
-        run_sweep(sweep, store, LocalExecutor(choose_engine("native")))
-    sent = list[str]()
-    monkeypatch.setattr(
-        cluster_queue, "to_bytes", lambda key: sent.append(key) or contents.to_bytes(key)
-    )
-    monkeypatch.setattr(cluster_queue, "_SHARD", 0.05)  # so that both get several shards
-    monkeypatch.setattr(cluster_queue, "_LEAST_SHARD", 0.05)
-    with Store(tmp_path / "there.sqlite") as store:
-        with connected_cluster("local:2", lambda text: None) as connected:
-            run_sweep(sweep, store, ClusterExecutor(connected, "native"))
-        assert len(store) == 16
-    spec = sweep.runs[0]
-    assert set(sent) == {spec.graph, spec.table}
-    assert max(sent.count(key) for key in set(sent)) <= 2
-    here, there = (table(tmp_path / name) for name in ("here.sqlite", "there.sqlite"))
-    assert here == there
 
 
 # --- the command ----------------------------------------------------------------------------------
