@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
@@ -40,15 +40,20 @@ def blocks(text: str) -> list[Block]:
     ]
 
 
-def run_document(path: Path, command_in: CommandIn) -> None:
-    """Run the blocks of a document in the current folder, and check what they print."""
+def run_document(path: Path, command_in: CommandIn, instead: Mapping[str, str] = {}) -> None:
+    """Run the blocks of a document in the current folder, and check what they print.
+
+    Words of Python blocks are replaced by what is there to run `instead`.
+    """
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(path.read_text(encoding="utf-8")):
         place = f"{path.name}, line {block.line}"
         if block.language == "python":
-            out = StringIO()
+            out, code = StringIO(), block.code
+            for words, others in instead.items():
+                code = code.replace(words, others)
             with redirect_stdout(out):
-                exec(compile(block.code, place, "exec"), names)
+                exec(compile(code, place, "exec"), names)
             printed = out.getvalue()
         else:
             printed = _shell(block.code, command_in, place)

@@ -45,6 +45,7 @@ def test_json_is_whole_on_a_terminal_of_ascii(command, tmp_path):
         timeout=120,
         check=False,
     )
+    assert done.returncode == 0
     plain, full = json.loads(done.stdout.decode("ascii")), json.loads(command(*words)[1])
     assert plain == full
     assert any("τ" in bound["assumptions"] for bound in plain["lower"])

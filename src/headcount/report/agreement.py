@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 from headcount.report.figures import claims
@@ -77,10 +76,9 @@ def tally_text(local: Mapping[str, LocalVerdict]) -> str:
     return listed(words)
 
 
-@cache
 def shipped_claims() -> tuple[Claim, ...]:
     """The claims as the runs at the scale of the paper judge them, which are shipped."""
-    return tuple(claims(measured_evidence()))
+    return claims(measured_evidence())
 
 
 def _same_part(folder: ResultsFolder, evidence: Evidence) -> Evidence:

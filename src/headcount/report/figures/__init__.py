@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from headcount.errors import InputError
@@ -112,10 +113,11 @@ def figure(name: str, evidence: Evidence | None = None) -> Any:
     return make(measured_evidence() if evidence is None else evidence)
 
 
-def claims(evidence: Evidence) -> list[Claim]:
+@lru_cache(maxsize=4)
+def claims(evidence: Evidence) -> tuple[Claim, ...]:
     """Judge every claim of the paper, and our control; each states the rule it is judged by."""
     found = {claim.id: claim for figure in FIGURES for claim in _judged(figure, evidence)}
-    return [found[name] for name in rules()]
+    return tuple(found[name] for name in rules())
 
 
 def _judged(figure: Figure, evidence: Evidence) -> list[Claim]:
