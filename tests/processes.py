@@ -16,6 +16,7 @@ from io import StringIO
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 _SERVER = multiprocessing.get_context("forkserver")
@@ -43,9 +44,11 @@ def printed(code: str, *arguments: object) -> str:
     process.start()
     theirs.close()
     with ours:
-        process.join(120)
-        assert process.exitcode == 0, "the process failed; its error is above"
-        return ours.recv()
+        assert ours.poll(600), "the process takes more than ten minutes"
+        text, error = ours.recv()
+    process.join()
+    assert not error, error
+    return text
 
 
 def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
@@ -64,7 +67,10 @@ def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
 
 def _code(answer: Connection, code: str, arguments: list[str]) -> None:
     sys.argv = ["-c", *arguments]
-    out = StringIO()
-    with redirect_stdout(out):
-        exec(code, {"__name__": "__main__"})
-    answer.send(out.getvalue())
+    out, error = StringIO(), ""
+    try:
+        with redirect_stdout(out):
+            exec(code, {"__name__": "__main__"})
+    except BaseException:
+        error = format_exc()
+    answer.send((out.getvalue(), error))
