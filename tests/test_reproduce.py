@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ budget = [8, 16, 24, 32, 40, 48, 56, 64]
 
 
 @pytest.fixture(scope="module")
-def small_preset(tmp_path_factory) -> Iterator[dict[str, object]]:
+def small_preset(tmp_path_factory) -> Iterator[dict[str, Any]]:
     """From here to the end of the module; gives what a process changes to have it too."""
     folder = tmp_path_factory.mktemp("presets")
     (folder / "quick.toml").write_text(SMALL)
@@ -64,7 +65,7 @@ def small_preset(tmp_path_factory) -> Iterator[dict[str, object]]:
     preset.cache_clear()
 
 
-def started_until_stored(folder: Path, *words: str, changed: dict[str, object]) -> BaseProcess:
+def started_until_stored(folder: Path, *words: str, changed: dict[str, Any]) -> BaseProcess:
     """A process that has stored its first runs."""
     process, store = started(folder, *words, changed=changed), folder / "here" / "runs.sqlite"
     while process.is_alive() and not (store.exists() and _stored(store)):
@@ -309,6 +310,7 @@ def test_bad_input_is_one_sentence(reproduced, words, says, command_in):
 def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in, small_preset):
     words = ("reproduce", "--only", "fig6", "--out", "here")
     running = started_until_stored(tmp_path, *words, changed=small_preset)
+    assert running.pid
     os.kill(running.pid, signal.SIGINT)
     running.join()
     assert "the same command continues from there" in (tmp_path / ERRORS).read_text()
