@@ -51,7 +51,7 @@ def as_given(spec: RunSpec) -> dict:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.stream}/{spec.key_heads}")
-def test_a_seed_draws_what_python_draws(spec, tmp_path):
+def test_a_seed_draws_what_python_draws(spec):
     found = run_node(
         ENGINE,
         MAKE
@@ -60,7 +60,6 @@ def test_a_seed_draws_what_python_draws(spec, tmp_path):
         return { targets: graph.targets, rows, queries, keys, key: trainingKey(spec) };
         """,
         {"spec": as_given(spec)},
-        tmp_path,
     )
     task = task_of(spec)
     assert found["targets"] == task.graph.targets.tolist()
@@ -70,7 +69,7 @@ def test_a_seed_draws_what_python_draws(spec, tmp_path):
     assert torch.allclose(drawn, first_weights(spec).flatten(), atol=1e-7, rtol=0)
 
 
-def test_many_normals_agree(tmp_path):
+def test_many_normals_agree():
     """Enough of them that the ziggurat's wedges and its tail are drawn from."""
     import numpy as np
 
@@ -79,7 +78,6 @@ def test_many_normals_agree(tmp_path):
         "const rng = () => new Generator([5, 6]);"
         "return { wide: rng().normals(20000), narrow: rng().normals32(20000) };",
         None,
-        tmp_path,
     )
     wide = np.random.default_rng([5, 6]).standard_normal(20000)
     narrow = np.random.default_rng([5, 6]).standard_normal(20000, dtype=np.float32)
@@ -90,7 +88,7 @@ def test_many_normals_agree(tmp_path):
 
 @settings(max_examples=8, deadline=None)
 @given(st.data())
-def test_contexts_are_bit_for_bit_pythons(tmp_path_factory, data):
+def test_contexts_are_bit_for_bit_pythons(data):
     """On any graph: hubs, items without targets, loops."""
     items = data.draw(st.integers(2, 30))
     pair = st.tuples(st.integers(0, items - 1), st.integers(0, items - 1))
@@ -118,7 +116,6 @@ def test_contexts_are_bit_for_bit_pythons(tmp_path_factory, data):
             "seed": seed,
             "start": start,
         },
-        tmp_path_factory.mktemp("contexts"),
     )
     graph = Graph.from_edges(items, pairs)
     drawn = ContextSampler(graph, length, rate).draw(
@@ -128,19 +125,19 @@ def test_contexts_are_bit_for_bit_pythons(tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.stream}/{spec.key_heads}")
-def test_a_hundred_steps_are_the_references(spec, tmp_path):
-    assert_same_steps(spec, None, tmp_path)
+def test_a_hundred_steps_are_the_references(spec):
+    assert_same_steps(spec, None)
 
 
-def test_a_graph_of_ones_own_trains_as_the_reference_does(tmp_path):
+def test_a_graph_of_ones_own_trains_as_the_reference_does():
     """With hubs and several targets per item; the weight of edges is that of Eq. (30)."""
     pairs = [(i, j) for i in range(24) for j in range(24) if (i * j) % 7 == 1 or (i, j) == (2, 3)]
     spec = RunSpec.on(Graph.from_edges(24, pairs), d_model=6, heads=3, key_dim=4, seed=5)
     assert not spec.is_permutation
-    assert_same_steps(spec, pairs, tmp_path)
+    assert_same_steps(spec, pairs)
 
 
-def assert_same_steps(spec: RunSpec, pairs: list | None, folder) -> None:
+def assert_same_steps(spec: RunSpec, pairs: list | None) -> None:
     found = run_node(
         ENGINE,
         MAKE
@@ -151,7 +148,6 @@ def assert_same_steps(spec: RunSpec, pairs: list | None, folder) -> None:
         return { queries: run.queries.values, keys: run.keys.values, tau: run.threshold, f1 };
         """,
         {"spec": as_given(spec), "pairs": pairs},
-        folder,
     )
     fleet = TorchEngine("cpu").fleet([spec])
     fleet.launch(100)
@@ -166,7 +162,7 @@ def flattened(state: State) -> torch.Tensor:
     return torch.cat([part.flatten() for part in state.weights])
 
 
-def test_f1_has_the_references_distribution(tmp_path):
+def test_f1_has_the_references_distribution():
     """The same seeds end at the same F1 on average; single runs drift apart by rounding."""
     spec, seeds = RunSpec(32, 10, heads=2, key_dim=5, steps=1500), range(6)
     found = run_node(
@@ -181,7 +177,6 @@ def test_f1_has_the_references_distribution(tmp_path):
         });
         """,
         {"spec": as_given(spec), "seeds": list(seeds)},
-        tmp_path,
     )
     fleet = TorchEngine("cpu").fleet([replace(spec, seed=seed) for seed in seeds])
     for block in range(3):

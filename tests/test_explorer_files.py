@@ -40,12 +40,12 @@ READ = """
 """
 
 
-def read(folder, **given: Any) -> Any:
+def read(**given: Any) -> Any:
     ready = {
         name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
         for name, value in given.items()
     }
-    return run_node(MODULES, READ, ready, folder)
+    return run_node(MODULES, READ, ready)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -71,12 +71,12 @@ def weights(queries: torch.Tensor | None = None, **changed: str | None) -> bytes
     return save({"queries": both if queries is None else queries, "keys": both.clone()}, kept)
 
 
-def test_columns_go_by_their_titles(tmp_path):
-    found = read(tmp_path, graph='source,kind,target\n0,"a, b",2\n\n1,c,0\n', table=npy(np.eye(3)))
+def test_columns_go_by_their_titles():
+    found = read(graph='source,kind,target\n0,"a, b",2\n\n1,c,0\n', table=npy(np.eye(3)))
     assert found["pairs"] == [[0, 2], [1, 0]]
-    turned = read(tmp_path, graph="target,source\n0,2\n")
+    turned = read(graph="target,source\n0,2\n")
     assert turned["edges"]["pairs"] == [[2, 0]]
-    named = read(tmp_path, graph="source_name,target_name\n0,2\n")
+    named = read(graph="source_name,target_name\n0,2\n")
     assert named["edges"]["named"]
 
 
@@ -89,16 +89,16 @@ def test_columns_go_by_their_titles(tmp_path):
         ("source,target\n0,-1\n", "an edge names item -1"),
     ],
 )
-def test_bad_graphs_are_refused(tmp_path, graph, message):
-    assert message in read(tmp_path, graph=graph, table=npy(np.eye(3)))
+def test_bad_graphs_are_refused(graph, message):
+    assert message in read(graph=graph, table=npy(np.eye(3)))
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", "<i4", "|u1", "<u2", "<u8", "|b1"])
-def test_a_table_stored_by_columns_is_the_same_table(tmp_path, dtype):
+def test_a_table_stored_by_columns_is_the_same_table(dtype):
     array = np.arange(6).reshape(3, 2).astype(dtype)
-    plain = read(tmp_path, table=npy(array))["table"]
+    plain = read(table=npy(array))["table"]
     assert plain["rows"] == array.ravel().tolist()
-    assert read(tmp_path, table=npy(np.asfortranarray(array)))["table"] == plain
+    assert read(table=npy(np.asfortranarray(array)))["table"] == plain
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_a_table_stored_by_columns_is_the_same_table(tmp_path, dtype):
         (npy(np.ones((0, 2))), "table.npy: the table has shape 0 × 2"),
     ],
 )
-def test_bad_tables_are_refused(tmp_path, table, message):
-    assert message in read(tmp_path, table=table)
+def test_bad_tables_are_refused(table, message):
+    assert message in read(table=table)
 
 
-def test_heads_have_their_widths(tmp_path):
-    assert read(tmp_path, weights=weights())["weights"]["widths"] == [2, 1]
+def test_heads_have_their_widths():
+    assert read(weights=weights())["weights"]["widths"] == [2, 1]
 
 
 def shortened(stored: bytes) -> bytes:
@@ -150,7 +150,7 @@ def shortened(stored: bytes) -> bytes:
     ],
 )
 def test_bad_weights_are_refused_as_python_refuses_them(tmp_path, stored, message):
-    found = read(tmp_path, weights=stored)
+    found = read(weights=stored)
     assert found.startswith("weights.safetensors: ")
     assert message in found
     (tmp_path / "weights.safetensors").write_bytes(stored)
@@ -162,7 +162,7 @@ def test_bad_weights_are_refused_as_python_refuses_them(tmp_path, stored, messag
 def test_bad_names_of_rows_are_refused_as_python_refuses_them(tmp_path, names):
     stored = save({"embeddings": torch.eye(3)}, {"names": names})
     (tmp_path / "t.safetensors").write_bytes(stored)
-    assert read(tmp_path, table=stored, named="t.safetensors").startswith("t.safetensors")
+    assert read(table=stored, named="t.safetensors").startswith("t.safetensors")
     with pytest.raises(hc.InputError):
         hc.load_embeddings(tmp_path / "t.safetensors")
 
@@ -190,10 +190,10 @@ def drawn_thresholds(count: int) -> list[str]:
     return texts
 
 
-def test_thresholds_that_float64_rounds_are_refused_as_python_refuses_them(tmp_path):
+def test_thresholds_that_float64_rounds_are_refused_as_python_refuses_them():
     texts = drawn_thresholds(400)
     body = "return given.map((text) => isRounded(text) ? null : String(numberOf(text)));"
-    found = run_node(["views/exact_number.js"], body, texts, tmp_path)
+    found = run_node(["views/exact_number.js"], body, texts)
     kept = 0
     for text, number in zip(texts, found, strict=True):
         try:
@@ -206,7 +206,7 @@ def test_thresholds_that_float64_rounds_are_refused_as_python_refuses_them(tmp_p
             assert float(number) == expected, text
             kept += 1
     assert 100 < kept < 300
-    assert "which float64 rounds" in read(tmp_path, weights=weights(threshold="10.9" + "9" * 18))
+    assert "which float64 rounds" in read(weights=weights(threshold="10.9" + "9" * 18))
 
 
 def drawn_graphs(count: int) -> list[str]:
@@ -240,7 +240,7 @@ def test_edge_lists_are_read_as_python_reads_them(tmp_path, names):
         }
       });
     """
-    found = run_node(MODULES, body, {"texts": texts, "names": names}, tmp_path)
+    found = run_node(MODULES, body, {"texts": texts, "names": names})
     kept = 0
     for text, ours in zip(texts, found, strict=True):
         expected = read_by_python(tmp_path, text, names)
@@ -264,7 +264,7 @@ def read_by_python(folder, text: str, names: list[str] | None) -> list[list[int]
         return str(error)
 
 
-def test_a_graph_that_is_not_text_gets_a_sentence(tmp_path):
+def test_a_graph_that_is_not_text_gets_a_sentence():
     body = """
       try {
         return decoded(Uint8Array.of(...given).buffer, "graph.csv");
@@ -272,6 +272,6 @@ def test_a_graph_that_is_not_text_gets_a_sentence(tmp_path):
         return error.message;
       }
     """
-    found = run_node(MODULES, body, [0xFF, 0xFE, 0x41], tmp_path)
+    found = run_node(MODULES, body, [0xFF, 0xFE, 0x41])
     assert found == "graph.csv: is not UTF-8 text; save it as UTF-8"
-    assert run_node(MODULES, body, [0xEF, 0xBB, 0xBF, 0x41], tmp_path) == "A"
+    assert run_node(MODULES, body, [0xEF, 0xBB, 0xBF, 0x41]) == "A"

@@ -42,7 +42,7 @@ def random_sizes(count: int, seed: int = 0) -> list[dict]:
     return drawn
 
 
-def test_the_planner_says_what_python_says(tmp_path):
+def test_the_planner_says_what_python_says():
     cases = random_sizes(120)
     modules = ["theory/adviser.js", "theory/bounds.js"]
     answers = run_node(
@@ -64,7 +64,6 @@ def test_the_planner_says_what_python_says(tmp_path):
         });
         """,
         {"constants": theory_constants(), "cases": cases},
-        tmp_path,
     )
     advised = 0
     for case, answer in zip(cases, answers, strict=True):
@@ -101,7 +100,7 @@ def test_the_planner_says_what_python_says(tmp_path):
 KINDS = ("lower bound", "compiled", "trained law", "construction")
 
 
-def test_the_capacity_law_is_pythons(tmp_path):
+def test_the_capacity_law_is_pythons():
     cases = random_sizes(40, seed=1)
     rates = [0.5, 0.3, 1e-5, *np.random.default_rng(2).uniform(1e-4, 0.49, 20).tolist()]
     found = run_node(
@@ -117,7 +116,6 @@ def test_the_capacity_law_is_pythons(tmp_path):
         };
         """,
         {"cases": cases, "rates": rates},
-        tmp_path,
     )
     assert found["gardner"] == pytest.approx([gardner_capacity(rate) for rate in rates], rel=1e-8)
     for case, (ratio, width), held in zip(cases, found["ratios"], found["held"], strict=True):
@@ -129,7 +127,7 @@ def test_the_capacity_law_is_pythons(tmp_path):
 
 
 @pytest.mark.parametrize(("heads", "key_dim", "seed"), [(1, 12, 0), (3, 7, 4)])
-def test_signal_and_noise_are_pythons(tmp_path, heads, key_dim, seed):
+def test_signal_and_noise_are_pythons(heads, key_dim, seed):
     items, d_model = 20, 8
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     found = run_node(
@@ -147,7 +145,6 @@ def test_signal_and_noise_are_pythons(tmp_path, heads, key_dim, seed):
         });
         """,
         {"items": items, "dModel": d_model, "heads": heads, "keyDim": key_dim, "seed": seed},
-        tmp_path,
     )
     signed = Signatures(seed=seed).draw(items, key_dim)
     with pytest.warns(PreconditionWarning):
