@@ -1,7 +1,7 @@
 """Processes of their own that start at once: forked from one that has imported the libraries.
 
 A new interpreter takes two seconds of processor time to import torch and pandas. One process does
-that here, when the first test asks, and is forked for each. It has imported nothing of headcount.
+that here, when the first test asks, and is forked for each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def started(folder: Path, *words: object, changed: dict[str, Any] | None = None)
     `changed` gives names of modules other values: `{"headcount.sweeps.writer.BEAT": 0.1}`.
     """
     arguments = (folder, [str(word) for word in words], changed or {})
-    process = _SERVER.Process(target=_command, args=arguments)
+    process = _SERVER.Process(target=_command, args=arguments, daemon=True)
     process.start()
     return process
 
@@ -40,7 +40,8 @@ def started(folder: Path, *words: object, changed: dict[str, Any] | None = None)
 def printed(code: str, *arguments: object) -> str:
     """What Python code prints in a process that has imported nothing of headcount."""
     ours, theirs = _SERVER.Pipe(duplex=False)
-    process = _SERVER.Process(target=_code, args=(theirs, code, [str(word) for word in arguments]))
+    given = (theirs, code, [str(word) for word in arguments])
+    process = _SERVER.Process(target=_code, args=given, daemon=True)
     process.start()
     theirs.close()
     with ours:
@@ -67,6 +68,8 @@ def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
 
 def _code(answer: Connection, code: str, arguments: list[str]) -> None:
     sys.argv = ["-c", *arguments]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "headcount"]:
+        del sys.modules[name]  # the server may have been asked for them by other tests
     out, error = StringIO(), ""
     try:
         with redirect_stdout(out):
