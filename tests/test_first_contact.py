@@ -7,11 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import headcount as hc
+from headcount.store.store import Store
+from tests.store_writers import result_of
 
 HEADCOUNT = Path(sys.executable).with_name("headcount")
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
@@ -34,12 +37,21 @@ def test_a_terminal_of_ascii_gets_plain_letters(command, words):
         assert ">= " in text or "gamma" in text or "rms" in text
 
 
-def test_json_is_whole_on_a_terminal_of_ascii(command, tmp_path):
-    """In a process of its own, whose streams are as the settings make them."""
+def test_json_is_whole_on_a_terminal_of_ascii(command):
     words = ["bounds", "--items", "64", "--d-model", "16", "--json"]
+    plain, full = (json.loads(command(*words, encoding=name)[1]) for name in ("ascii", ""))
+    assert plain == full
+    assert any("τ" in bound["assumptions"] for bound in plain["lower"])
+
+
+def test_json_is_whole_in_a_process_of_ascii(command, path):
+    """Whose streams are as the settings make them."""
+    with Store(path) as store:
+        store.add([replace(result_of(1), device="GPU τ")])
+    words = ["results", "list", path.name, "--json"]
     done = subprocess.run(
         [HEADCOUNT, *words],
-        cwd=tmp_path,
+        cwd=path.parent,
         env=os.environ | ASCII,
         capture_output=True,
         timeout=120,
@@ -48,7 +60,7 @@ def test_json_is_whole_on_a_terminal_of_ascii(command, tmp_path):
     assert done.returncode == 0
     plain, full = json.loads(done.stdout.decode("ascii")), json.loads(command(*words)[1])
     assert plain == full
-    assert any("τ" in bound["assumptions"] for bound in plain["lower"])
+    assert [row["device"] for row in plain["rows"]] == ["GPU τ"]
 
 
 def test_a_name_that_is_not_text_is_printed_all_the_same(command):
