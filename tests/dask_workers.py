@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-import psutil
 import pytest
 
 
@@ -47,6 +46,8 @@ def _dask(kind: str, words: list[str]) -> None:
 
 def workers_of(process: int) -> list[int]:
     """Process numbers of the dask workers below a process."""
+    import psutil
+
     found = list[int]()
     for child in psutil.Process(process).children(recursive=True):
         words = " ".join(child.cmdline())
