@@ -17,7 +17,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import pytest
 import torch
 
-from tests.interpreted_kernels import remember_builtins
+from tests.interpreted_kernels import remember_what_stays
 from tests.typechecker import begin_test, check_package
 from tests.typechecker import unchecked as without_checks
 
@@ -34,12 +34,17 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.kernels.together  # noqa: F401
 
     if os.environ.get("TRITON_INTERPRET") == "1":
-        remember_builtins()
+        remember_what_stays()
 
 check_package("headcount")
 
 # Imported after the hook is in place.
-pytest_plugins = ["tests.browser_pages", "tests.made_engines", "tests.tiny_blocks"]
+pytest_plugins = [
+    "tests.browser_pages",
+    "tests.dask_workers",
+    "tests.made_engines",
+    "tests.tiny_blocks",
+]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.

@@ -1,4 +1,4 @@
-"""What the tests of the store share; as a script, writers that are killed, or that race."""
+"""What the tests of the store share: results, and writers that are killed or that race."""
 
 from __future__ import annotations
 
@@ -106,10 +106,3 @@ def racing(path: Path, writers: int, runs: int) -> None:
         for k in range(writers)
     ]
     sys.exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "killed":
-        killed(Path(sys.argv[2]), int(sys.argv[3]))
-    else:
-        racing(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

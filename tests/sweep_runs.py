@@ -1,4 +1,4 @@
-"""What the tests of sweeps share; as a script, sweeps that are killed, that race, or just run."""
+"""What the tests of sweeps share: sweeps that are killed or race; as a script, one sweep."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from headcount import RunResult, RunSpec
 from headcount.cli import main
@@ -24,7 +26,9 @@ d_model = 8
 heads = [1, 2]
 key_dim = [2, 4, 8]
 seeds = 8
-steps = 20000
+steps = 6000
+validation = 64
+test = 64
 """
 
 
@@ -94,15 +98,11 @@ def killed(file: str, rounds: int) -> None:
     whole = time.monotonic() - began
     for number in range(rounds):
         child = fork(life)
-        time.sleep(whole * random.Random(number).uniform(0.05, 0.3))
+        time.sleep(whole * random.Random(number).uniform(0.1, 0.45))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         with Store(Path(file).with_suffix(".sqlite")) as store:
-            print(
-                len(store),
-                len(store.checkpoints),
-                flush=True,
-            )
+            print(len(store), len(store.checkpoints))
     life()
 
 
@@ -112,14 +112,12 @@ def racing(file: str) -> None:
     sys.exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
 
 
-if __name__ == "__main__":
+def on_one_core(work: Callable[..., None], *arguments: Any) -> None:
+    """No machine is then too fast to be interrupted."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(
-            0, list(os.sched_getaffinity(0))[:1]
-        )  # one core: no machine is too fast to be interrupted
-    if sys.argv[1] == "killed":
-        killed(sys.argv[2], int(sys.argv[3]))
-    elif sys.argv[1] == "racing":
-        racing(sys.argv[2])
-    else:
-        command(*sys.argv[2:])
+        os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+    work(*arguments)
+
+
+if __name__ == "__main__":
+    on_one_core(command, *sys.argv[2:])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import product
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,18 +27,22 @@ from headcount.sweeps.worker import run_shard
 from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
+from tests.dask_workers import dask, workers_of
 from tests.sweep_runs import GRID, plain, table
 
 for package in ("distributed", "cryptography"):
     pytest.importorskip(package, reason=f"needs the package {package} (pip install {package})")
 
 # dask leaves the sockets of workers that died to the garbage collector.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 
 SPECS = [
-    RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
+    RunSpec(32, 8, heads, key_dim, seed, steps=20_000)
     for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
 ]
 
@@ -50,14 +53,6 @@ def expected(tmp_path) -> list[object]:
     with Store(tmp_path / "expected.sqlite") as store:
         run_sweep(GridPlan(SPECS), store, LocalExecutor(choose_engine("native")), "expected")
     return table(tmp_path / "expected.sqlite")
-
-
-def workers_of(process: int) -> list[int]:
-    """Process numbers of the dask workers below a process."""
-    import psutil
-
-    children = psutil.Process(process).children(recursive=True)
-    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
 def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, expected):
@@ -93,7 +88,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
     address = f"tcp://127.0.0.1:{(port := free_port())}"
     said, lives = list[str](), ExitStack()
 
-    def begin() -> list[subprocess.Popen[bytes]]:
+    def begin() -> list[Any]:
         scheduler = lives.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", port))
         return [
             scheduler,
@@ -108,7 +103,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
             if progress.trained and first:
                 for process in first:
                     process.kill()
-                    process.wait()
+                    process.join()
                 first.clear()
                 begin()
 
@@ -121,22 +116,6 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
     assert table(tmp_path / "some.sqlite") == expected
 
 
-@contextmanager
-def dask(kind: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A scheduler or a worker as a process of its own, ended with -9."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, words), "--no-dashboard"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
 def wait_for(port: int) -> None:
     """Until something listens there; a scheduler takes seconds to start."""
     deadline = time.monotonic() + 60
@@ -145,7 +124,7 @@ def wait_for(port: int) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
-            time.sleep(0.2)
+            time.sleep(0.05)
 
 
 def free_port() -> int:

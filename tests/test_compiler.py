@@ -171,14 +171,14 @@ def test_a_budget_too_small_says_how_far_it_got() -> None:
         NoSolution,
         match=r"closest, D_K = 1 in 1 heads?, had \d+ violations among 1,024 pairs and",
     ):
-        compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=1)
+        compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=0.4)
 
 
 def test_a_margin_is_kept_or_refused() -> None:
     graph, table = permutation_graph(16), gaussian_embeddings(16, 16)
     assert compile(graph, table, budget=8, margin=0.2).certificate.relative_margin >= 0.2
     with pytest.raises(NoSolution, match="relative margin of"):
-        compile(graph, table, budget=3, margin=0.9, time_limit=2)
+        compile(graph, table, budget=3, margin=0.9, time_limit=0.5)
 
 
 def test_equal_rows_with_unequal_edges_are_impossible() -> None:

@@ -39,15 +39,15 @@ NO_EDGES = zero_row([(i, j) for i in range(1, 8) for j in range(1, 8) if (i * j)
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool]], Calls]:
-    """Descents fail where the level does not pass; the list of all of them."""
+def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Calls]:
+    """Descents fail where the level does not pass, or below a budget; the list of all of them."""
 
-    def watch(passes: Callable[[float], bool]) -> Calls:
+    def watch(passes: Callable[[float], bool], least: int = 0) -> Calls:
         calls: Calls = []
 
         def descend(problem: WhitenedProblem, layout: Layout, seed: int, *rest: Any) -> Descended:
             calls.append((problem.level, layout.widths, seed))
-            if passes(problem.level):
+            if passes(problem.level) and sum(layout.widths) >= least:
                 return REAL(problem, layout, seed, *rest)
             return Descended(start(problem, layout.widths, seed), -1.0, 5, 1)
 
@@ -64,7 +64,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool
 def test_a_zero_row_fixes_the_sign_for_the_search(
     problem: tuple[Graph, torch.Tensor], budget: int, sign: int, watched: Callable[..., Calls]
 ) -> None:
-    calls = watched(lambda level: True)
+    calls = watched(lambda level: True, least=budget)
     assert levels_of(*problem) == (sign,)
     found = compile(*problem)
     assert verify(found.weights, *problem).exact
@@ -75,7 +75,7 @@ def test_a_zero_row_fixes_the_sign_for_the_search(
 def test_a_dense_graph_soon_tries_both_signs_and_keeps_the_one_that_succeeds(
     watched: Callable[..., Calls],
 ) -> None:
-    calls = watched(lambda level: level > 0)
+    calls = watched(lambda level: level > 0, least=2)
     found = compile(random_graph(5, 18), gaussian_embeddings(5, 5))
     reached = next(n for n, attempt in enumerate(found.frontier) if attempt.exact)
     assert len({sum(widths) for _, widths, _ in calls[: reached + 1]}) <= 6

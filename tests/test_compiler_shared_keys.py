@@ -55,7 +55,7 @@ def test_a_search_with_shared_keys(tmp_path, command):
     graph, table = regular_graph(24, 2, seed=3), gaussian_embeddings(24, 12, seed=3)
     write_graph(graph, tmp_path / "graph.csv")
     save_embeddings(table, tmp_path / "table.npy")
-    words = ("--kv-heads", 2, "--heads", 4, "--time-limit", 3, "--out", "w.safetensors", "--json")
+    words = ("--kv-heads", 2, "--heads", 4, "--time-limit", 1, "--out", "w.safetensors", "--json")
     code, out, said = command("compile", "graph.csv", "table.npy", *words)
     assert code == 0, said
     shown = json.loads(out)

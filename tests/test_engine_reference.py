@@ -87,7 +87,7 @@ def test_the_reference_is_autograd_and_adamw(variant, degree, graph, table, kv_h
     "spec", [RunSpec(64, 1, 1, 20, length=20), RunSpec(64, 64, 2, 1, length=20)]
 )
 def test_the_references_bits_do_not_depend_on_how_many_runs_there_are(spec):
-    several = [replace(spec, seed=seed, steps=30, validation=2, test=2) for seed in range(40)]
+    several = [replace(spec, seed=seed, steps=15, validation=2, test=2) for seed in range(40)]
     engine = TorchEngine("cpu")
     together = bits(train(several, engine, progress=False, weights=True))
     for some in (several[:1], several[3:20]):

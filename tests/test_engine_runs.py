@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import math
-import os
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from functools import cache
 
@@ -19,6 +17,7 @@ from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.engines.torch import TorchEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
+from tests.forked import forked
 from tests.made_engines import ENGINES, bits, made, small_run
 
 
@@ -94,64 +93,52 @@ def test_a_fleet_goes_on_with_the_runs_it_keeps(engine):
 
 # --- interrupts -----------------------------------------------------------------------------------
 
-INTERRUPTED = """
-import sys
-from headcount.training.engines.native.engine import NativeEngine
-from headcount.training.spec import RunSpec
-from headcount.training.train import train
-short = [RunSpec(32, 8, 2, 2, seed=seed, steps=10, check_every=10) for seed in range(2)]
-long = [RunSpec(64, 64, 16, 16, seed=seed, steps=10**8, check_every=10**6) for seed in range(3)]
-say = lambda result: print("done", flush=True)
-done = train(short + long, NativeEngine(threads=2), progress=False, on_result=say)
-print(len(done), all(result.spec in short for result in done))
-"""
+
+def interrupted() -> None:
+    short = [RunSpec(32, 8, 2, 2, seed=seed, steps=10, check_every=10) for seed in range(2)]
+    long = [RunSpec(64, 64, 16, 16, seed=seed, steps=10**8, check_every=10**6) for seed in range(3)]
+    engine = NativeEngine(threads=2)
+    done = train(short + long, engine, progress=False, on_result=lambda result: print("done"))
+    print(len(done), all(result.spec in short for result in done))
 
 
 def test_an_interrupt_returns_the_finished_runs_at_once():
     made("native-plain")
-    with subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
+    with forked(interrupted) as process:
         assert [process.stdout.readline() for _ in range(2)] == ["done\n"] * 2
-        time.sleep(0.5)  # now in the long runs
+        time.sleep(0.2)  # now in the long runs
         began = time.monotonic()
-        os.kill(process.pid, signal.SIGINT)
-        assert process.stdout.read() == "2 True\n"
+        process.send_signal(signal.SIGINT)
+        assert process.end() == (0, "2 True\n", "")
         assert time.monotonic() - began < 20  # a block would take a minute
-    assert process.returncode == 0
 
 
-OFTEN_INTERRUPTED = """
-import _thread, signal, time
-from headcount.training.engines.native.engine import NativeEngine
-from headcount.training.spec import RunSpec
-def interrupt(*_):
-    raise KeyboardInterrupt
-signal.signal(signal.SIGALRM, interrupt)
-fleet = NativeEngine(threads=2).fleet([RunSpec(64, 32, 8, 8, seed=seed) for seed in range(4)])
-fleet.launch(1)
-for n in range(60):
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0001 + n * 0.00002)
-        fleet.launch(4000)
-        print("not interrupted")
-    except KeyboardInterrupt:
-        pass
-time.sleep(0.1)
-assert _thread._count() == 0, "a worker is left"
-used = time.process_time()
-time.sleep(0.05)
-print(time.process_time() - used < 0.03)
-"""
+def often_interrupted() -> None:
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    threads = _thread._count()
+    fleet = NativeEngine(threads=2).fleet([RunSpec(64, 32, 8, 8, seed=seed) for seed in range(4)])
+    fleet.launch(1)
+    for n in range(60):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + n * 0.00002)
+            fleet.launch(4000)
+            print("not interrupted")
+        except KeyboardInterrupt:
+            pass
+    time.sleep(0.1)
+    assert _thread._count() == threads, "a worker is left"
+    used = time.process_time()
+    time.sleep(0.05)
+    print(time.process_time() - used < 0.03)
 
 
 def test_an_interrupt_at_any_moment_leaves_no_worker_behind():
     made("native-plain")
-    done = subprocess.run(
-        [sys.executable, "-c", OFTEN_INTERRUPTED], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    with forked(often_interrupted) as process:
+        assert process.end() == (0, "True\n", "")
 
 
 # --- the distribution of results ------------------------------------------------------------------

@@ -152,6 +152,7 @@ def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):
         pytest.skip("with a device the kernels compile for good")
     monkeypatch.setattr(triton_warmup, "_CACHED", -1.0)  # every shape counts as slow
     monkeypatch.setattr(triton_warmup, "cores", lambda: 2)
+    monkeypatch.setattr(triton_warmup, "_MOST_PROCESSES", 1)  # each imports torch
     touched = []
     monkeypatch.setattr(triton_warmup, "touch", lambda spec, engine: touched.append(spec))
     small = RunSpec(32, 16, 1, 4, validation=2, test=2, check_every=2, steps=2)

@@ -6,12 +6,12 @@ import csv
 import json
 import math
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,8 @@ from headcount.store.store import Store
 from headcount.training.engines.base import State
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
-from tests.store_writers import bits, result_of, same, spec_of
+from tests.forked import forked
+from tests.store_writers import bits, killed, racing, result_of, same, spec_of
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -260,17 +261,16 @@ def test_a_checkpoint_that_does_not_fit_its_run_is_not_given(path, name, value):
         assert store.checkpoints.load(spec_of(1)) is None
 
 
-def _writers(*words: object) -> list[int]:
+def _said(work: Callable[..., None], *arguments: Any) -> list[int]:
     """What the writers said they had committed."""
-    root = Path(__file__).parents[1]
-    line = [sys.executable, "-m", "tests.store_writers", *map(str, words)]
-    found = subprocess.run(line, cwd=root, capture_output=True, text=True, timeout=60, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    return [int(line) for line in found.stdout.split()]
+    with forked(work, *arguments) as process:
+        code, out, err = process.end()
+    assert (code, err) == (0, "")
+    return [int(line) for line in out.split()]
 
 
 def test_kill_9_loses_nothing_that_was_committed(path):
-    said = _writers("killed", path, 15)
+    said = _said(killed, path, 15)
     assert len(said) > 50
     with Store(path) as store:
         stored = {result.spec.seed: result for result in store.results()}
@@ -282,7 +282,7 @@ def test_kill_9_loses_nothing_that_was_committed(path):
 
 
 def test_writers_on_one_file_lose_nothing(path):
-    said = _writers("racing", path, 3, 120)
+    said = _said(racing, path, 3, 120)
     assert sorted(said) == sorted(
         number for k in range(3) for number in range(60 * k, 60 * k + 120)
     )

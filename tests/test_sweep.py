@@ -325,7 +325,7 @@ def test_a_job_that_is_preempted_leaves_checkpoints_early(tmp_path, monkeypatch)
     """The first after two seconds of work, then less and less often."""
     clock, saved = [0.0], list[float]()
     monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
-    spec = RunSpec(16, 8, 2, 2, 0, steps=2000, check_every=20)
+    spec = RunSpec(16, 8, 2, 2, 0, steps=500, check_every=5, validation=4, test=4)
 
     def tick(self, steps):
         clock[0] += 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from operator import mul
 
 import numpy as np
 import pytest
@@ -37,20 +38,19 @@ def exact_scores(weights: KeyQuery, table: torch.Tensor) -> list[list[Fraction]]
     """Every score in rational arithmetic, written as the definitions read."""
     rows = [[Fraction(float(x)) for x in row] for row in table]
 
-    def project(part, row, k, a):
-        return sum((x * Fraction(float(part[k, i, a])) for i, x in enumerate(row)), Fraction(0))
+    def projections(part, head):
+        columns = [[Fraction(float(x)) for x in column] for column in part[head].T]
+        return [[sum(map(mul, row, column), Fraction(0)) for column in columns] for row in rows]
+
+    queries = [projections(weights.queries, k) for k in range(weights.heads)]
+    keys = [projections(weights.keys, k) for k in range(weights.kv_heads)]
 
     def score(i, j):
         per_head = [
             sum(
-                (
-                    project(weights.queries, rows[i], k, a)
-                    * project(weights.keys, rows[j], k * weights.kv_heads // weights.heads, a)
-                    for a in range(width)
-                ),
-                Fraction(0),
+                map(mul, queries[k][i], keys[k * weights.kv_heads // weights.heads][j]), Fraction(0)
             )
-            for k, width in enumerate(weights.widths)
+            for k in range(weights.heads)
         ]
         return max(per_head) if weights.aggregation == "max" else sum(per_head, Fraction(0))
 

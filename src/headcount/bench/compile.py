@@ -79,7 +79,7 @@ def compile_speed(
     rows = []
     with ExitStack() as stack:
         workers = [stack.enter_context(_worker(source, threads)) for source in sources]
-        for worker in workers:
+        for worker in reversed(workers):  # the other first: whether it can run is soon known
             _ask(worker, CompilePoint(16, 8, 6), 0, {"time_limit": time_limit, "device": device})
         for point in points:
             found: list[list[dict[str, Any]]] = [[] for _ in workers]
