@@ -37,8 +37,8 @@ static void project_items(const Run& run, const Evaluation& all) {
     }
 }
 
-// But under softmax, a pair is predicted or not whatever its context: one pass over all pairs, weighted by
-// their counts, replaces a pass over thousands of contexts.
+// But under softmax, a pair is predicted or not whatever its context: one pass over all pairs,
+// weighted by their counts, replaces a pass over thousands of contexts.
 static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
     const int rows = padded(run.items, 16);
     const float* keys[16];
