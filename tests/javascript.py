@@ -53,7 +53,8 @@ def _node() -> subprocess.Popen[str]:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the explorer's scripts are not checked")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen([node, "-e", _SERVER], text=True, encoding="utf-8", **pipes)
+    process = subprocess.Popen(
+        [node, "-e", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+    )
     atexit.register(process.communicate)  # which ends its input
     return process

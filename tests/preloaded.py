@@ -1,17 +1,20 @@
-"""What processes find imported that are forked from a server (tests/dask_workers.py)."""
+"""What processes find imported that are forked from a server: dask_workers.py, processes.py."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 
-import distributed.cli.dask_scheduler
-import distributed.cli.dask_worker  # noqa: F401
+import altair  # noqa: F401
+import vl_convert  # noqa: F401
 
 import headcount.sweeps.worker
 import headcount.training.engines.native.engine
 from tests.interpreted_kernels import remember_what_stays
 
+with contextlib.suppress(ModuleNotFoundError):  # distributed may be missing
+    import distributed.cli.dask_scheduler
+    import distributed.cli.dask_worker  # noqa: F401
 with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
     import headcount.training.engines.triton.engine  # noqa: F401
 

@@ -20,9 +20,7 @@ from traceback import format_exc
 from typing import Any
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    ["torch", "pandas", "pyarrow.parquet", "scipy.stats", "typer", "altair", "vl_convert"]
-)
+_SERVER.set_forkserver_preload(["tests.preloaded"])  # there is one server, dask's workers' too
 ERRORS = "stderr.txt"  # in the folder of a command
 
 
@@ -69,7 +67,7 @@ def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
 def _code(answer: Connection, code: str, arguments: list[str]) -> None:
     sys.argv = ["-c", *arguments]
     for name in [name for name in sys.modules if name.partition(".")[0] == "headcount"]:
-        del sys.modules[name]  # the server may have been asked for them by other tests
+        del sys.modules[name]
     out, error = StringIO(), ""
     try:
         with redirect_stdout(out):

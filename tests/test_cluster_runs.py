@@ -28,7 +28,7 @@ from headcount.sweeps.cluster_connection import Cluster, connected_cluster
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
-)
+)  # dask leaves the sockets of workers that died to the garbage collector
 FILE = """engine = "native"
 [grid]
 graph = "g.csv"
@@ -41,7 +41,7 @@ steps = 6000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(quick_workers) -> Iterator[Cluster]:
     """For all tests here: each of its workers takes seconds to start."""
     with connected_cluster("local:2", lambda text: None) as connected:
         yield connected
