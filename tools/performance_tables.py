@@ -1,0 +1,110 @@
+"""Write the tables of docs/performance.md from the files of `headcount bench all`.
+
+    python tools/performance_tables.py
+
+A file docs/benchmarks/NAME.json fills the lines between `<!-- bench NAME -->` and `<!-- end -->`.
+tests/test_docs.py fails when a table is out of date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from headcount import Benchmark, read_benchmark
+from headcount.bench.ratios import SCALING, TITLES
+from headcount.bench.suite import case_of
+
+ROOT = Path(__file__).parents[1]
+PAGE, FOLDER = ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks"
+_PLACE = re.compile(r"(<!-- bench ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+_SHARES = {name for name in TITLES if name.endswith("share_of_sgemm")}
+
+
+def written(page: str) -> str:
+    """The page with its tables made new."""
+
+    def fill_in(place: re.Match[str]) -> str:
+        found = read_benchmark(FOLDER / f"{place[2]}.json")
+        return f"{place[1]}\n{tables(found, f'docs/benchmarks/{place[2]}.json')}\n\n{place[3]}"
+
+    return _PLACE.sub(fill_in, page)
+
+
+def tables(found: Benchmark, name: str) -> str:
+    """Where the file comes from, the times of max by shape, and a table of every ratio."""
+    values, loads = found.values, [case["load"] or 0.0 for case in found.cases]
+    software = ", ".join(f"{key} {version}" for key, version in values["versions"].items())
+    made = (
+        f"`headcount bench all` on {values['machine']} ({software}), {values['date'][:10]}, commit "
+        f"{values['commit']}, {values['settings']['repeats']} rounds, `{name}`. The load was "
+        f"{min(loads):.1f} to {max(loads):.1f}."
+    )
+    parts = [fill(made, 100, break_long_words=False, break_on_hyphens=False), _times(found)]
+    for ratio, title in TITLES.items():
+        if any(ratio in case["ratios"] for case in found.cases):
+            parts += [f"{title}:", _by_variant(found, ratio)]
+    return "\n\n".join(parts)
+
+
+def _times(found: Benchmark) -> str:
+    """µs per run-step of max, by shape."""
+    lines, names = [], []
+    for case in found.cases:
+        if case["variant"] != "max":
+            continue
+        rows = [row for row in case["rows"] if row["engine"] != "matmul"]
+        names = [_engine(row) for row in rows]
+        shares = [f"{rows[0][name]:.0%}" for name in ("share_evaluation", "share_drawing")]
+        times = [_number(row["us_per_run_step"]) if not row["missing"] else "–" for row in rows]
+        lines.append([str(case_of(case).shape), *times, *shares])
+    return _table(["µs per run-step of max", *names, "check", "draw"], lines)
+
+
+def _engine(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['engine']}, {row['threads']} threads" if (row["threads"] or 1) > 1 else row["engine"]
+    )
+
+
+def _by_variant(found: Benchmark, ratio: str) -> str:
+    """A ratio's medians: variants in rows, shapes in columns."""
+    cases = [case for case in found.cases if ratio in case["ratios"]]
+    values = {case_of(case): case["ratios"][ratio]["value"] for case in cases}
+    said: Callable[[float], str] = "{:.0%}".format if ratio in _SHARES else _number
+    variants = dict.fromkeys(case.variant for case in values)
+    lines = []
+    for variant in variants:
+        here = {case.shape: value for case, value in values.items() if case.variant == variant}
+        lines.append([variant, *(said(here[s]) if s in here else "–" for s in _shapes(found))])
+    if ratio == SCALING:
+        gains = [_product_scaling(case["rows"]) for case in cases if case["variant"] == "max"]
+        lines.append(["bare products", *map(_number, gains)])
+    return _table(["", *map(str, _shapes(found))], lines)
+
+
+def _product_scaling(rows: Sequence[Mapping[str, Any]]) -> float:
+    """What all cores gain in bare products."""
+    rates = {row["threads"]: row["gflops"] for row in rows if row["engine"] == "matmul"}
+    return rates[max(rates)] / rates[1]
+
+
+def _shapes(found: Benchmark) -> list[tuple[int, int, int, int]]:
+    return list(dict.fromkeys(case_of(case).shape for case in found.cases))
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _table(names: list[str], lines: Iterable[list[str]]) -> str:
+    rows = [names, ["---"] * len(names), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
