@@ -66,7 +66,7 @@ NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.
 
 define NO_COMPILER
 make: $(CXX) is missing, so the native engine cannot be built. Going on with the torch engine, which
-make: takes 10 to 40 times as long. For the native one, install g++ (Debian: apt install g++) and
+make: takes 2 to 20 times as long. For the native one, install g++ (Debian: apt install g++) and
 make: run: rm .venv/installed && make
 endef
 export NO_COMPILER

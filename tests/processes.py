@@ -53,7 +53,7 @@ def printed(code: str, *arguments: object) -> str:
 def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
     os.chdir(folder)
     for stream, name in ((1, os.devnull), (2, ERRORS)):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), stream)
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, value in changed.items():
         module, _, last = name.rpartition(".")

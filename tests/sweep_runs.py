@@ -86,7 +86,7 @@ def table(path: Path | str) -> list[object]:
 def killed(file: str, rounds: int) -> None:
     """Run the sweep undisturbed, then kill another repeatedly, after random parts of that time.
 
-    Says how many runs and checkpoints each life has left behind.
+    Says how many runs and checkpoints each life has left behind, and which signal ended it.
     """
 
     def life(*words: str) -> None:
@@ -100,9 +100,9 @@ def killed(file: str, rounds: int) -> None:
         child = fork(life)
         time.sleep(whole * random.Random(number).uniform(0.1, 0.45))
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        signalled = os.waitpid(child, 0)[1] & 0x7F
         with Store(Path(file).with_suffix(".sqlite")) as store:
-            print(len(store), len(store.checkpoints))
+            print(len(store), len(store.checkpoints), signalled)
     life()
 
 

@@ -136,7 +136,7 @@ def test_compiled_columns_make_the_choices_of_a_head():
     rows = torch.cat([torch.randn(40, 11, generator=stream), torch.ones(40, 1)], dim=1)
     query, key = (rows @ torch.randn(12, 8, generator=stream) for _ in range(2))
     assert compiled_columns(torch.ones(40, 8), key, rows, seconds=30) <= 2  # one word for all
-    assert 1 <= compiled_columns(query, key, rows, seconds=1) < 8
+    assert 1 <= compiled_columns(query, key, rows, seconds=3) < 8
     assert compiled_columns(query, key, torch.ones(40, 12), seconds=5) == 8  # equal rows: its own
 
 

@@ -202,7 +202,7 @@ def test_a_planted_head_is_found_and_no_other(tmp_path):
 
 def test_what_compiled_weights_need_stands_beside(tmp_path):
     folder = planted(tmp_path)
-    options = FAST | {"compile_seconds": 1}
+    options = FAST | {"compile_seconds": 3}
     found = audit(folder, relations=[folder / "secret.csv"], layers=[1], **options)
     row = found.relations.iloc[0]
     assert 1 <= row["compiled_budget"] <= D_MODEL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import time
 from unittest.mock import patch
 
@@ -48,6 +49,7 @@ def test_a_kill_loses_no_finished_run(tiny, tmp_path):
         time.sleep(0.01)
     process.kill()
     process.join()
+    assert process.exitcode == -signal.SIGKILL
     kept = folder.results()
     assert kept
     assert quietly(read_block_plan(tiny), folder, "again").missing == 0

@@ -41,8 +41,8 @@ steps = 6000
 
 
 @pytest.fixture(scope="module")
-def cluster(quick_workers) -> Iterator[Cluster]:
-    """For all tests here: each of its workers takes seconds to start."""
+def cluster() -> Iterator[Cluster]:
+    """For all tests here. Its workers are new interpreters, as users' are, and take seconds."""
     with connected_cluster("local:2", lambda text: None) as connected:
         yield connected
 

@@ -90,11 +90,19 @@ def test_softmax_on_binary_tables(fast_engine):
 
 
 @pytest.mark.parametrize(
-    "shape", [(64, 70, 3, 17, 64), (300, 33, 40, 7, 16), (16, 1, 2, 1, 16), (9, 4, 2, 3, 1)]
+    ("shape", "variant"),
+    [
+        *(((64, 70, 3, 17, 64), variant) for variant in ("max", "value")),
+        *(((70, 9, 3, 5, 33), variant) for variant in ("max", "value", "logsumexp")),
+        ((300, 33, 40, 7, 16), "max"),
+        ((16, 1, 2, 1, 16), "max"),
+        ((9, 4, 2, 3, 1), "max"),
+    ],
 )
-def test_long_contexts_many_heads_and_the_smallest_shapes(fast_engine, shape):
+def test_long_contexts_many_heads_and_the_smallest_shapes(fast_engine, shape, variant):
     items, d_model, heads, key_dim, length = shape
-    spec = RunSpec(items, d_model, heads, key_dim, length=length, validation=20, test=20)
+    tests = {"validation": 20, "test": 20}
+    spec = RunSpec(items, d_model, heads, key_dim, variant=variant, length=length, **tests)
     steps = 3 if fast_engine.name == "triton" else 10
     reference, fleet = reference_of((spec,), 0, steps), fast_engine.fleet([spec])
     fleet.launch(steps)

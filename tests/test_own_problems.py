@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -286,6 +287,7 @@ def test_a_killed_sweep_goes_on_bit_for_bit(folder):
                     break
     process.kill()
     process.join()
+    assert process.exitcode == -signal.SIGKILL
     run_sweep(path)
     assert table(folder / "own.sqlite") == table(folder / "undisturbed.sqlite")
 

@@ -3,14 +3,15 @@
     python tools/performance_tables.py
 
 A file docs/benchmarks/NAME.json fills the lines between `<!-- bench NAME -->` and `<!-- end -->`.
-tests/test_docs.py fails when a table is out of date.
+tests/test_performance_page.py fails when a table is out of date.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from statistics import median
 from textwrap import fill
 from typing import Any
 
@@ -81,15 +82,20 @@ def _by_variant(found: Benchmark, ratio: str) -> str:
         here = {case.shape: value for case, value in values.items() if case.variant == variant}
         lines.append([variant, *(said(here[s]) if s in here else "–" for s in _shapes(found))])
     if ratio == SCALING:
-        gains = [_product_scaling(case["rows"]) for case in cases if case["variant"] == "max"]
-        lines.append(["bare products", *map(_number, gains)])
+        gains = [_product_scaling(found, shape) for shape in _shapes(found)]
+        lines.append(["bare products", *gains])
     return _table(["", *map(str, _shapes(found))], lines)
 
 
-def _product_scaling(rows: Sequence[Mapping[str, Any]]) -> float:
-    """What all cores gain in bare products."""
-    rates = {row["threads"]: row["gflops"] for row in rows if row["engine"] == "matmul"}
-    return rates[max(rates)] / rates[1]
+def _product_scaling(found: Benchmark, shape: tuple[int, ...]) -> str:
+    """What all cores gain in bare products, in the rounds of all variants at a shape."""
+    gains = []
+    for case in found.cases:
+        rows = [row for row in case["rows"] if row["engine"] == "matmul" and not row["missing"]]
+        if case_of(case).shape == shape and len(rows) == 2:
+            one, many = sorted(rows, key=lambda row: row["threads"])
+            gains += [b / a for a, b in zip(one["rounds"], many["rounds"], strict=True)]
+    return _number(median(gains)) if gains else "–"
 
 
 def _shapes(found: Benchmark) -> list[tuple[int, int, int, int]]:

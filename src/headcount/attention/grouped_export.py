@@ -46,8 +46,8 @@ class GroupedAttention(nn.Module):
         (columns, d_model), resting = tensors["queries.weight"].shape, "rest" in tensors
         key_columns = columns // self.heads * self.kv_heads
         with torch.random.fork_rng(devices=[]):  # what is drawn here is not kept
-            self.queries = nn.Linear(d_model, columns, bias=resting)
-            self.keys = nn.Linear(d_model, key_columns, bias=False)
+            self.queries = nn.Linear(d_model, columns, bias=resting, device="cpu")
+            self.keys = nn.Linear(d_model, key_columns, bias=False, device="cpu")
         # The key of the resting place, whose score is τ.
         self.rest = nn.Parameter(torch.empty(key_columns)) if resting else None
         self.load_state_dict(tensors, strict=True, assign=True)

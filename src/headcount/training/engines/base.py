@@ -133,8 +133,8 @@ def adam_scales(learning_rate: float, taken: int, steps: int) -> Float[np.ndarra
     """(η/(1 − β₁ⁿ), 1/√(1 − β₂ⁿ)) for the steps n = taken + 1 …
 
     A step is W ← W − scale₁·m/(√v·scale₂ + ε): Adam's bias corrections, taken out of the division.
-    They are computed here once, in float64 (1 − β₂ⁿ cancels for small n), so that every engine uses
-    the same bits and none needs a power function.
+    They are computed here once, in float64 (1 − β₂ⁿ cancels for small n), so that no kernel needs a
+    power function. The torch engine leaves them to torch.
     """
     if taken < WARM:
         n = np.arange(taken + 1, taken + steps + 1)

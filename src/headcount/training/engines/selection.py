@@ -15,7 +15,7 @@ EngineName = Literal["auto", "native", "torch", "triton"]
 
 
 SLOW = (
-    "with the torch engine, which takes 10 to 40 times as long as the native one; that one "
+    "with the torch engine, which takes 2 to 20 times as long as the native one; that one "
     "needs a C++ compiler (g++) when headcount is installed"
 )
 

@@ -39,12 +39,13 @@ static void project_items(const Run& run, const Evaluation& all) {
 
 // But under softmax, a pair is predicted or not whatever its context: one pass over all pairs,
 // weighted by their counts, replaces a pass over thousands of contexts.
-static void tally_pairs(Run& run, const Work& work, const Evaluation& all) {
+static void tally_pairs(Run& run, const Work& work, const Evaluation& all,
+                        const volatile int32_t* stop) {
     const int rows = padded(run.items, 16);
     const float* keys[16];
     const float tau = run.threshold[0];
     Mask hits = {}, wrong = {};  // up to 10⁶ contexts of 64² pairs, spread over at least 4 lanes
-    for (int p = 0; p < rows; p += V) {
+    for (int p = 0; p < rows && !*stop; p += V) {
         for (int r = 0; r < V; r++) keys[r] = all.projected + (p + r) * run.columns;
         transpose_queries(keys, work.budget, work.queries);
         for (int q = 0; q < rows; q += KEYS) {
@@ -95,7 +96,7 @@ static void evaluate(Run& run, char* scratch, const volatile int32_t* stop) {
     Evaluation all(run, arena);
     run.tally[0] = run.tally[1] = 0;
     project_items(run, all);
-    if (run.counts) return tally_pairs(run, work, all);
+    if (run.counts) return tally_pairs(run, work, all, stop);
     __builtin_memset(work.place, 0, run.items);
     Context context;
     for (int64_t n = 0; n < run.context_count && !*stop; n++) {
