@@ -98,7 +98,7 @@ def killed(file: str, rounds: int) -> None:
     whole = time.monotonic() - began
     for number in range(rounds):
         child = fork(life)
-        time.sleep(whole * random.Random(number).uniform(0.1, 0.45))
+        time.sleep(whole * random.Random(number).uniform(0.05, 0.3))
         os.kill(child, signal.SIGKILL)
         signalled = os.waitpid(child, 0)[1] & 0x7F
         with Store(Path(file).with_suffix(".sqlite")) as store:

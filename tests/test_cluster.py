@@ -42,7 +42,7 @@ pytestmark = [
 ]
 
 SPECS = [
-    RunSpec(32, 8, heads, key_dim, seed, steps=20_000)
+    RunSpec(32, 8, heads, key_dim, seed, steps=40_000)
     for heads, key_dim, seed in product((1, 2), (4, 8), range(12))
 ]
 
