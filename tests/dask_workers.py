@@ -1,4 +1,4 @@
-"""Worker processes of dask that start at once: forked from one that has imported what they need."""
+"""Schedulers and workers of dask, forked from a process that has imported what they need."""
 
 from __future__ import annotations
 
@@ -7,23 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import forkserver
 from typing import Any
-
-import pytest
-
-
-@pytest.fixture(scope="module")
-def quick_workers():
-    """In test_cluster_runs.py they are new interpreters, as users' are; each imports torch."""
-    config = pytest.importorskip("dask.config")
-    from distributed.utils import get_mp_context
-
-    with config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context()  # the first time it asks for modules of its own
-        multiprocessing.set_forkserver_preload(["tests.preloaded"])
-        forkserver.ensure_running()  # before a test changes the environment, which it keeps
-        yield
 
 
 @contextmanager

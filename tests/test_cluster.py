@@ -34,12 +34,9 @@ for package in ("distributed", "cryptography"):
     pytest.importorskip(package, reason=f"needs the package {package} (pip install {package})")
 
 # dask leaves the sockets of workers that died to the garbage collector.
-pytestmark = [
-    pytest.mark.usefixtures("quick_workers"),
-    pytest.mark.filterwarnings(
-        "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
-    ),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+)
 
 SPECS = [
     RunSpec(32, 8, heads, key_dim, seed, steps=40_000)

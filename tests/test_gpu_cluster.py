@@ -38,7 +38,6 @@ TINY = {"steps": 4, "check_every": 2, "length": 4, "validation": 4, "test": 4}
 SPECS = [RunSpec(8, 4, heads, 2, seed, **TINY) for heads in (1, 2) for seed in range(2)]
 
 
-@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
 )
