@@ -20,7 +20,7 @@ from traceback import format_exc
 from typing import Any
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tests.preloaded"])  # there is one server, dask's workers' too
+_SERVER.set_forkserver_preload(["tests.preloaded"])
 ERRORS = "stderr.txt"  # in the folder of a command
 
 
