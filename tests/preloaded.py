@@ -1,4 +1,4 @@
-"""What processes find imported that are forked from a server: dask_workers.py, processes.py."""
+"""What processes find imported that are forked from a server: processes.py."""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -27,7 +28,6 @@ from headcount.sweeps.worker import run_shard
 from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import choose_engine
 from headcount.training.train import UnderWay
-from tests.dask_workers import dask, workers_of
 from tests.sweep_runs import GRID, plain, table
 
 for package in ("distributed", "cryptography"):
@@ -50,6 +50,14 @@ def expected(tmp_path) -> list[object]:
     with Store(tmp_path / "expected.sqlite") as store:
         run_sweep(GridPlan(SPECS), store, LocalExecutor(choose_engine("native")), "expected")
     return table(tmp_path / "expected.sqlite")
+
+
+def workers_of(process: int) -> list[int]:
+    """Process numbers of the dask workers below a process."""
+    import psutil
+
+    children = psutil.Process(process).children(recursive=True)
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
 def test_a_worker_killed_in_mid_sweep_changes_nothing(tmp_path, monkeypatch, expected):
@@ -85,7 +93,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
     address = f"tcp://127.0.0.1:{(port := free_port())}"
     said, lives = list[str](), ExitStack()
 
-    def begin() -> list[Any]:
+    def begin() -> list[subprocess.Popen[bytes]]:
         scheduler = lives.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", port))
         return [
             scheduler,
@@ -100,7 +108,7 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
             if progress.trained and first:
                 for process in first:
                     process.kill()
-                    process.join()
+                    process.wait()
                 first.clear()
                 begin()
 
@@ -113,6 +121,22 @@ def test_a_scheduler_that_comes_back_costs_nothing_finished(tmp_path, monkeypatc
     assert table(tmp_path / "some.sqlite") == expected
 
 
+@contextmanager
+def dask(kind: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A scheduler or a worker as a process of its own, ended with -9."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, words), "--no-dashboard"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def wait_for(port: int) -> None:
     """Until something listens there; a scheduler takes seconds to start."""
     deadline = time.monotonic() + 60
@@ -121,7 +145,7 @@ def wait_for(port: int) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
-            time.sleep(0.05)
+            time.sleep(0.2)
 
 
 def free_port() -> int:
