@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -231,9 +232,32 @@ def test_strangers_cannot_use_a_local_cluster():
         address = connected._client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
         for guess in (address, address.replace("tls", "tcp")):
+            gc.collect()  # the failed client: it would lock, if collected while the next one starts
             with pytest.raises((OSError, TypeError, RuntimeError)):
                 Client(guess, timeout=1, set_as_default=False)
         assert connected._client.submit(os.getpid).result() != os.getpid()
+
+
+def test_a_client_that_failed_is_gone_before_the_next_is_made(monkeypatch):
+    """dask's own closing of it, in the middle of the next one's start, would never end."""
+    left, found = list[int](), list[int]()
+
+    class Failing:
+        def __init__(self, *_args, **_options):
+            found.append(len(left))
+            left.append(1)
+            self.itself = self  # so that only the garbage collector finds it
+            raise OSError("no scheduler")
+
+        def __del__(self):
+            left.clear()
+
+    monkeypatch.setattr("distributed.Client", Failing)
+    monkeypatch.setattr(cluster_address.SchedulerAddress, "require_answer", lambda *_args: None)
+    for _ in range(2):
+        with pytest.raises(InputError, match="no scheduler answers"):
+            connected_cluster("tcp://127.0.0.1:1", print).__enter__()
+    assert found == [0, 0]
 
 
 def test_a_tls_scheduler_with_certificates_from_the_sweep_file(tmp_path):

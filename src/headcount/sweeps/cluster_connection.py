@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ def connected_cluster(
         if name.startswith(("distributed", "tornado")):
             # What matters is reported in our own words.
             logging.getLogger(name).setLevel(logging.CRITICAL)
+    _collect_failed_clients()
     if (own := _on_this_machine(address)) is not None:
         with own as local, Client(local, set_as_default=False) as client:
             yield Cluster(client, None, notice)
@@ -52,6 +54,7 @@ def connected_cluster(
 
     def connect(timeout: float) -> Client:
         scheduler.require_answer(security)
+        _collect_failed_clients()
         try:
             return Client(str(scheduler), timeout=timeout, security=security, set_as_default=False)
         except Exception as error:  # dask lets out whatever the other side makes it run into
@@ -65,6 +68,15 @@ def connected_cluster(
         yield cluster
     finally:
         cluster.disconnect()
+
+
+def _collect_failed_clients() -> None:
+    """Collect clients that found no scheduler, before another is made.
+
+    A client closes itself when it is collected, with a lock that the next one holds while it
+    starts: collected in that moment, it would wait without end.
+    """
+    gc.collect()
 
 
 def _on_this_machine(address: str) -> LocalCluster | None:
