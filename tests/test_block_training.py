@@ -200,6 +200,7 @@ def test_a_token_table_is_its_rows_and_null():
         {},
         {"d_model": 20, "heads": 10, "length": 7, "batch": 3},
         {"d_model": 20, "heads": 10, "kv_heads": 5, "length": 7, "batch": 3},
+        {"d_model": 36, "heads": 36, "batch": 2},  # more channels than one program takes
         {"kv_heads": 1},
         {"heads": 1, "control": "two-values", "d_model": 5},
     ],

@@ -125,13 +125,16 @@ def test_a_wrong_description_is_refused(text, says):
 class ScriptedEngine:
     """Checks come from a script: spec → the validation metric at each check."""
 
-    name, device, concurrency = "scripted", "none", 1
+    name, device = "scripted", "none"
 
     def __init__(self, script: dict[RunSpec, list[float]]) -> None:
         self.script, self.kept, self.launched = script, [], []
 
     def group(self, spec: RunSpec) -> str:
         return "all"
+
+    def concurrency(self, spec: RunSpec) -> int:
+        return 1
 
     def capacity(self, spec: RunSpec) -> int:
         return 100

@@ -71,8 +71,9 @@ class EngineSubject(Subject):
         super().open()
         assert self.runs is not None
         engine = _engine(self.name, self.device, self.threads)
-        size = engine.capacity(self.case.specs(1)[0])
-        self.runs = min(self.runs, size * engine.concurrency)
+        spec = self.case.specs(1)[0]
+        size = engine.capacity(spec)
+        self.runs = min(self.runs, size * engine.concurrency(spec))
         specs = self.case.specs(self.runs)
         for first in range(0, self.runs, size):
             fleet = engine.fleet(specs[first : first + size])

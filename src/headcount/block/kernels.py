@@ -36,100 +36,87 @@ def normed_slots(
 
 
 @jit
-def _against(vectors, mine, slot_rows, here, own_rows, null, D: tl.constexpr, ROWS: tl.constexpr,
-             COLUMNS: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
-    """Each channel's vector times the slots, NULL and the query's own input."""
-    on_slots = tl.zeros((ROWS, SLOTS), tl.float32)
-    on_null = tl.zeros((ROWS,), tl.float32)
-    on_own = tl.zeros((ROWS,), tl.float32)
-    # The slots are the same for all channels of an example: ROWS channels share one load of them
-    # and a tensor-core product. NULL and the query's own input are single rows, so plain sums.
-    for first in range(0, D, COLUMNS):
-        k = first + tl.arange(0, COLUMNS)
-        both = mine[:, None] & (k < D)[None, :]
-        v = tl.load(vectors + k[None, :], mask=both, other=0.0)
-        z = tl.load(slot_rows + k[None, :], mask=here[:, None] & (k < D)[None, :], other=0.0)
-        on_slots += tl.dot(v, tl.trans(z), input_precision="ieee")
-        own = tl.load(own_rows + k[None, :], mask=both, other=0.0).to(tl.float32)
-        zero = tl.load(null + k, mask=k < D, other=0.0).to(tl.float32)
-        on_own += tl.sum(v.to(tl.float32) * own, 1)
-        on_null += tl.sum(v.to(tl.float32) * zero[None, :], 1)
-    return on_slots, on_null, on_own
+def _positions(slots, own, null, example, batch, channels, heads, D: tl.constexpr,
+               LENGTH: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr):  # fmt: skip
+    """This program's ROWS channels, and where their positions' inputs are.
+
+    The slots and NULL are the same for all channels; after them come the queries' own inputs, one
+    for each run that has some of these channels. So one tensor-core product serves all positions,
+    and a channel ignores other runs' queries. Returns the channels' lines, which are there, the
+    positions' rows, which are there, and the position of each as a column of the pattern, masked.
+    """
+    first = tl.program_id(1).to(tl.int64) * ROWS
+    channel, position = first + tl.arange(0, ROWS), tl.arange(0, POSITIONS)
+    run = first // heads + position - (LENGTH + 1)  # of a query's own input
+    rows = tl.where(position == LENGTH, null, own + (run * batch + example) * D)
+    rows = tl.where(position < LENGTH, slots + (example * LENGTH + position) * D, rows)
+    mine, there = channel < channels, (position <= LENGTH) | (run * heads < channels)
+    its_own = (channel // heads)[:, None] == run[None, :]
+    known = mine[:, None] & ((position <= LENGTH)[None, :] | its_own)
+    column = tl.minimum(position, LENGTH + 1)[None, :]
+    return channel * batch + example, mine, rows, there, column, known
 
 
 @jit
-def _mix(out, mine, slot_rows, here, own_rows, null, on_slots, on_null, on_own, D: tl.constexpr,
-         COLUMNS: tl.constexpr):  # fmt: skip
-    """The positions' inputs summed with these shares, written to `out`."""
-    kind = out.dtype.element_ty
-    shares = on_slots.to(kind)
+def _against(vectors, mine, rows, there, D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+             POSITIONS: tl.constexpr):  # fmt: skip
+    """Each channel's vector times every position's input."""
+    total = tl.zeros((ROWS, POSITIONS), tl.float32)
     for first in range(0, D, COLUMNS):
         k = first + tl.arange(0, COLUMNS)
-        both = mine[:, None] & (k < D)[None, :]
-        z = tl.load(slot_rows + k[None, :], mask=here[:, None] & (k < D)[None, :], other=0.0)
-        own = tl.load(own_rows + k[None, :], mask=both, other=0.0).to(tl.float32)
-        zero = tl.load(null + k, mask=k < D, other=0.0).to(tl.float32)
-        mixed = (
-            tl.dot(shares, z, input_precision="ieee")
-            + on_own[:, None] * own
-            + on_null[:, None] * zero[None, :]
-        )
-        tl.store(out + k[None, :], mixed.to(kind), mask=both)
+        inside = (k < D)[None, :]
+        v = tl.load(vectors + k[None, :], mask=mine[:, None] & inside, other=0.0)
+        z = tl.load(rows[:, None] + k[None, :], mask=there[:, None] & inside, other=0.0)
+        total += tl.dot(v, tl.trans(z), input_precision="ieee")
+    return total
+
+
+@jit
+def _mix(out, mine, rows, there, shares, D: tl.constexpr, COLUMNS: tl.constexpr):
+    """The positions' inputs summed with these shares, written to `out`."""
+    kind = out.dtype.element_ty
+    shares = shares.to(kind)
+    for first in range(0, D, COLUMNS):
+        k = first + tl.arange(0, COLUMNS)
+        inside = (k < D)[None, :]
+        z = tl.load(rows[:, None] + k[None, :], mask=there[:, None] & inside, other=0.0)
+        mixed = tl.dot(shares, z, input_precision="ieee")
+        tl.store(out + k[None, :], mixed.to(kind), mask=mine[:, None] & inside)
 
 
 @jit
 def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, heads,
            D: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-           SLOTS: tl.constexpr):  # fmt: skip
+           POSITIONS: tl.constexpr):  # fmt: skip
     """One example and ROWS channels per program: scores, softmax, mix."""
-    example = tl.program_id(0).to(tl.int64)
-    channel = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    slot = tl.arange(0, SLOTS)
-    mine, here = channel < channels, slot < LENGTH
-    line = channel * batch + example
-    slot_rows = slots + (example * LENGTH + slot)[:, None] * D
-    own_rows = own + ((channel // heads) * batch + example)[:, None] * D
-    s, s_null, s_own = _against(absorbed + line[:, None] * D, mine, slot_rows, here, own_rows, null,
-                                D, ROWS, COLUMNS, SLOTS)  # fmt: skip
-    scale = tl.load(scales + channel, mask=mine, other=0.0)
-    s = tl.where(here[None, :], s * scale[:, None], -float("inf"))
-    s_null, s_own = s_null * scale, s_own * scale
-    top = tl.maximum(tl.max(s, 1), tl.maximum(s_null, s_own))
-    e, e_null, e_own = tl.exp(s - top[:, None]), tl.exp(s_null - top), tl.exp(s_own - top)
-    total = tl.sum(e, 1) + e_null + e_own
-    p, p_null, p_own = e / total[:, None], e_null / total, e_own / total
-    to = pattern + line * (LENGTH + 2)
-    tl.store(to[:, None] + slot[None, :], p, mask=mine[:, None] & here[None, :])
-    tl.store(to + LENGTH, p_null, mask=mine)
-    tl.store(to + LENGTH + 1, p_own, mask=mine)
-    _mix(mixed + line[:, None] * D, mine, slot_rows, here, own_rows, null, p, p_null, p_own, D,
-         COLUMNS)  # fmt: skip
+    line, mine, rows, there, column, known = _positions(
+        slots, own, null, tl.program_id(0).to(tl.int64), batch, channels, heads, D, LENGTH, ROWS,
+        POSITIONS,
+    )  # fmt: skip
+    s = _against(absorbed + line[:, None] * D, mine, rows, there, D, ROWS, COLUMNS, POSITIONS)
+    s *= tl.load(scales + line // batch, mask=mine, other=0.0)[:, None]
+    s = tl.where(known, s, -float("inf"))
+    top = tl.where(mine, tl.max(s, 1), 0.0)
+    e = tl.exp(s - top[:, None])
+    p = e / tl.where(mine, tl.sum(e, 1), 1.0)[:, None]
+    tl.store(pattern + line[:, None] * (LENGTH + 2) + column, p, mask=known)
+    _mix(mixed + line[:, None] * D, mine, rows, there, p, D, COLUMNS)
 
 
 @jit
 def attend_back(gradient, slots, own, null, scales, pattern, back, batch, channels, heads,
                 D: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-                SLOTS: tl.constexpr):  # fmt: skip
+                POSITIONS: tl.constexpr):  # fmt: skip
     """The same two products as `attend`, with the softmax's derivative between them."""
-    example = tl.program_id(0).to(tl.int64)
-    channel = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    slot = tl.arange(0, SLOTS)
-    mine, here = channel < channels, slot < LENGTH
-    line = channel * batch + example
-    slot_rows = slots + (example * LENGTH + slot)[:, None] * D
-    own_rows = own + ((channel // heads) * batch + example)[:, None] * D
-    g, g_null, g_own = _against(gradient + line[:, None] * D, mine, slot_rows, here, own_rows, null,
-                                D, ROWS, COLUMNS, SLOTS)  # fmt: skip
-    at = pattern + line * (LENGTH + 2)
-    p = tl.load(at[:, None] + slot[None, :], mask=mine[:, None] & here[None, :], other=0.0)
-    p_null = tl.load(at + LENGTH, mask=mine, other=0.0)
-    p_own = tl.load(at + LENGTH + 1, mask=mine, other=0.0)
-    scale = tl.load(scales + channel, mask=mine, other=0.0)
-    mean = tl.sum(p * g, 1) + p_null * g_null + p_own * g_own
-    g = p * (g - mean[:, None]) * scale[:, None]
-    g_null, g_own = p_null * (g_null - mean) * scale, p_own * (g_own - mean) * scale
-    _mix(back + line[:, None] * D, mine, slot_rows, here, own_rows, null, g, g_null, g_own, D,
-         COLUMNS)  # fmt: skip
+    line, mine, rows, there, column, known = _positions(
+        slots, own, null, tl.program_id(0).to(tl.int64), batch, channels, heads, D, LENGTH, ROWS,
+        POSITIONS,
+    )  # fmt: skip
+    g = _against(gradient + line[:, None] * D, mine, rows, there, D, ROWS, COLUMNS, POSITIONS)
+    p = tl.load(pattern + line[:, None] * (LENGTH + 2) + column, mask=known, other=0.0)
+    scale = tl.load(scales + line // batch, mask=mine, other=0.0)
+    g = p * (g - tl.sum(p * g, 1)[:, None]) * scale[:, None]
+    _mix(back + line[:, None] * D, mine, rows, there, g, D, COLUMNS)
 
 
 @jit
@@ -168,18 +155,23 @@ def cross_entropy(logits, labels, barred, weights, losses, rows, padded, BLOCK: 
     """One example per program: its loss, and its logits turned into weight·(softmax − one-hot)."""
     line = tl.program_id(0).to(tl.int64)
     answer = tl.arange(0, BLOCK)
-    label, weight = tl.load(labels + line), tl.load(weights + line)
-    allowed = (answer < rows) & (answer != tl.load(barred + line))
-    x = tl.load(logits + line * padded + answer, mask=answer < padded, other=0.0).to(tl.float32)
-    x = tl.where(allowed, x, -float("inf"))
-    right = answer == label
-    top, x_right = tl.max(x, 0), tl.sum(tl.where(right, x, 0.0), 0)
+    label, bar = tl.load(labels + line).to(tl.int32), tl.load(barred + line).to(tl.int32)
+    row = logits + line * padded
+    x_right = tl.load(row + label).to(tl.float32)
+    # Up to `padded`, a multiple of what a thread loads at a time: a mask inside would narrow loads.
+    x = tl.load(row + answer, mask=answer < padded, other=0.0).to(tl.float32)
+    # The right answer is left to the end: 1 − p = others/total keeps its digits when p is near 1.
+    other = (answer < rows) & (answer != bar) & (answer != label)
+    x = tl.where(other, x, -float("inf"))
+    top = tl.maximum(tl.max(x, 0), x_right)
     e = tl.exp(x - top)
-    # The others are summed separately: 1 − p = others/total keeps its digits when p is near 1.
-    others = tl.sum(tl.where(right, 0.0, e), 0)
+    others = tl.sum(e, 0)
     total = others + tl.exp(x_right - top)
-    g = tl.where(right, -others, e) / total * weight
-    tl.store(logits + line * padded + answer, g.to(logits.dtype.element_ty), mask=answer < padded)
+    share = tl.load(weights + line) / total
+    kind = logits.dtype.element_ty
+    tl.store(row + answer, (e * share).to(kind), mask=answer < padded)
+    tl.debug_barrier()  # another thread has just written a zero there
+    tl.store(row + label, (-others * share).to(kind))
     tl.store(losses + line, tl.log(total) + top - x_right)
 
 

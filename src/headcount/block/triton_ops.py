@@ -140,13 +140,16 @@ def _walk(
 ) -> tuple[tuple[int, int], tuple[int, ...], dict[str, int]]:
     """Grid, sizes and tiles of the attention kernels; tensor cores take no tile below 16 × 16."""
     channels, batch, d_model = vectors.shape
-    rows = 16 if channels <= 16 else 32
+    heads, length = channels // len(own), slots.shape[1]
+    rows = min(64, max(16, _power(channels)))
+    # Runs that have some of a program's channels, at most.
+    runs = rows // heads if rows % heads == 0 else (rows - 2) // heads + 2
     # A tile that divides d_model needs no masked columns at the end.
     fallback = min(128, max(16, _power(d_model)))
     columns = next((size for size in (128, 64) if d_model % size == 0), fallback)
-    tiles = {"D": d_model, "LENGTH": slots.shape[1], "ROWS": rows, "COLUMNS": columns}
-    tiles["SLOTS"] = max(16, _power(slots.shape[1]))
-    return (batch, -(-channels // rows)), (batch, channels, channels // len(own)), tiles
+    tiles = {"D": d_model, "LENGTH": length, "ROWS": rows, "COLUMNS": columns}
+    tiles["POSITIONS"] = max(16, _power(length + 1 + min(runs, len(own))))
+    return (batch, -(-channels // rows)), (batch, channels, heads), tiles
 
 
 def _power(size: int) -> int:

@@ -87,7 +87,7 @@ def block(
     items: Annotated[int, typer.Option(min=3, help="m.")] = 6144,
     d_model: Width = 768,
     batch: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 1024,
-    steps: Annotated[int, typer.Option(min=1, help="Steps per repeat.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Steps per repeat.")] = 64,
     repeats: Repeats = 5,
     device: Annotated[DeviceOption, typer.Option(help="Where to time.")] = DeviceOption.auto,
     json: Json = False,

@@ -112,8 +112,6 @@ class LocalExecutor:
         self._threads = engine.threads if isinstance(engine, ThreadedEngine) else 1
         self._throughput = Throughput.of(engine.name, self._threads)
         self._trainer = _Trainer(engine)
-        # Runs that an engine computes side by side: one per thread, or one per fleet.
-        self._width = getattr(engine, "threads", None) or max(engine.concurrency, cores())
 
     def run(self, specs: Sequence[RunSpec], writer: SweepWriter) -> None:
         self.engine.prepare(specs)
@@ -136,15 +134,18 @@ class LocalExecutor:
         if self._is_long(left[0]):
             return list(filter(self._is_long, left))
         seconds = _WIDE_PIECE
-        if self.engine.concurrency == 1:
+        fleets = self.engine.concurrency(left[0])
+        if fleets == 1:
             seconds = min(_PIECE, max(_FIRST_PIECE, elapsed))
         number = self._throughput.runs_in(left, seconds)
-        if number >= self._width or self._threads > 1:
+        # Runs that an engine computes side by side: one per thread, or one per fleet.
+        width = getattr(self.engine, "threads", None) or max(fleets, cores())
+        if number >= width or self._threads > 1:
             return list(takewhile(lambda spec: not self._is_long(spec), left[:number]))
         # Side by side are only runs of one fleet: those that `train` would group with the first.
         first = self._group(left[0])
         others = (spec for spec in left[1:] if self._group(spec) == first)
-        return [left[0], *islice(others, self._width - 1)]
+        return [left[0], *islice(others, width - 1)]
 
     def _is_long(self, spec: RunSpec) -> bool:
         """Whether a piece of such runs would have too few of them to keep all threads busy."""

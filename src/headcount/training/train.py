@@ -106,7 +106,7 @@ def train(
     ):
         try:
             fleet_runs = _fleet_runs(runs, chosen, weights)
-            _run_all(fleet_runs, chosen, finished, report, on_block)
+            _run_all(fleet_runs, finished, report, on_block)
         except KeyboardInterrupt:
             if progress:
                 notice(f"interrupted: {len(results)} of {len(distinct)} runs are finished")
@@ -120,6 +120,7 @@ class _FleetRun:
         self._engine, self._keep_weights = engine, keep_weights
         self._fleet: Fleet | None = None
         self.runs = [replace(run, history=list(run.history)) for run in runs]
+        self.share = 1 / engine.concurrency(runs[0].spec)  # of the engine
         self.taken = _taken(runs[0])
 
     def launch(self) -> int:
@@ -212,7 +213,6 @@ def _fleet_runs(runs: Sequence[UnderWay], engine: Engine, weights: bool) -> Iter
 
 def _run_all(
     waiting: Iterator[_FleetRun],
-    engine: Engine,
     finished: Callable[[RunResult], None],
     report: Progress,
     on_block: OnBlock | None,
@@ -220,7 +220,7 @@ def _run_all(
     """Train as many fleets side by side as the engine gains from, until none is left."""
     open_runs: list[_FleetRun] = []
     while True:
-        while len(open_runs) < engine.concurrency and (more := next(waiting, None)):
+        while sum(fleet.share for fleet in open_runs) < 1 and (more := next(waiting, None)):
             open_runs.append(more)
         if not open_runs:
             return

@@ -95,7 +95,6 @@ class Engine(Protocol):
 
     name: str
     device: str
-    concurrency: int  # fleets that gain from being under way together
 
     def group(self, spec: RunSpec) -> Hashable:
         """Specs with equal groups can share a fleet."""
@@ -103,6 +102,10 @@ class Engine(Protocol):
 
     def capacity(self, spec: RunSpec) -> int:
         """How many runs like this one a fleet can hold."""
+        ...
+
+    def concurrency(self, spec: RunSpec) -> int:
+        """How many fleets of such runs gain from being under way together."""
         ...
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> Fleet:

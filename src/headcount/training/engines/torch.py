@@ -29,7 +29,6 @@ class TorchEngine:
     """Plain torch: slower than the others, and what they are tested against."""
 
     name = "torch"
-    concurrency = 1
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
@@ -42,6 +41,9 @@ class TorchEngine:
         return max(
             1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model))
         )
+
+    def concurrency(self, spec: RunSpec) -> int:
+        return 1
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TorchFleet:
         """A batched product may round differently for another batch size.

@@ -28,7 +28,6 @@ class NativeEngine:
 
     name = "native"
     device = "cpu"
-    concurrency = 1
 
     def __init__(self, threads: int | None = None, level: Level | None = None) -> None:
         runnable = levels()
@@ -61,6 +60,9 @@ class NativeEngine:
 
     def capacity(self, spec: RunSpec) -> int:
         return max(1, 2**29 // (6 * spec.d_model * spec.budget + 2 * spec.items * spec.d_model))
+
+    def concurrency(self, spec: RunSpec) -> int:
+        return 1
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> NativeFleet:
         for spec in specs:

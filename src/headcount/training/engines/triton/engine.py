@@ -29,15 +29,15 @@ from headcount.triton_device import triton_device
 
 _PER = 25  # contexts per program of a check
 _DRAWN = 32  # contexts per program of the sampler
-_TILE = 64  # items on each side of a tile of all pairs
+_TILE = 128  # items on each side of a tile of all pairs
 _MOST_RUNS = 8192
+_MANY, _FEW = 64, 8  # fleets side by side
 
 
 class TritonEngine:
     """CUDA through Triton; with TRITON_INTERPRET=1 the CPU runs the kernels, slowly, for tests."""
 
     name = "triton"
-    concurrency = 64
 
     def __init__(self) -> None:
         self.device = triton_device()
@@ -48,10 +48,15 @@ class TritonEngine:
 
     def capacity(self, spec: RunSpec) -> int:
         shape = Shape.of(spec)
-        tables = 2 * spec.items * (shape.d + shape.dm)
-        floats = 6 * shape.dm * shape.d + tables + spec.check_every * shape.l
+        embeddings = (2 if spec.variant == "value" else 1) * spec.items * shape.dm
+        projections = spec.items * (shape.d + shape.kd)
+        floats = 6 * shape.dm * shape.d + embeddings + projections + spec.check_every * shape.l
         memory = torch.cuda.mem_get_info()[0] if self.device == "cuda" else 2**32
-        return max(1, min(_MOST_RUNS, memory // (2 * self.concurrency) // (4 * floats)))
+        return max(1, min(_MOST_RUNS, memory // (2 * self.concurrency(spec)) // (4 * floats)))
+
+    def concurrency(self, spec: RunSpec) -> int:
+        """Runs that several programs share fill the device, where they wait for other fleets."""
+        return _FEW if Shape.of(spec).members > 1 else _MANY
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TritonFleet:
         return TritonFleet(specs, states or [State.initial(spec) for spec in specs], self.device)
@@ -224,7 +229,7 @@ class TritonFleet:
         shape, parts = self.shape, (-(-runs.most_items // _TILE)) ** 2
         tallies = self._empty(len(runs), parts, 2, dtype=torch.float64)
         _launch(
-            checks.tally_pairs, (len(runs), parts), 4,
+            checks.tally_pairs, (len(runs), parts), 8,
             tallies, tables, runs.threshold, self._problems.counts[name], runs.first_count,
             runs.items, runs.first_place, runs.places, shape.heads, shape.h,
             VARIANT=shape.variant, SHARE=shape.share, SPREAD=shape.spread, DK=shape.dk,

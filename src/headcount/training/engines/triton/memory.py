@@ -25,7 +25,7 @@ class Problems:
     """
 
     rows: Float[Tensor, "all_items dm"]
-    messages: Float[Tensor, "all_items dm"]
+    messages: Float[Tensor, "all_items_or_none dm"]  # only `value` reads them
     targets: Int[Tensor, " all_edges"]  # of each item in turn
     starts: Int[Tensor, " ends"]  # where an item's targets begin, one more at the end
     halvings: int  # after which a bisection of any item's targets has ended
@@ -36,7 +36,7 @@ class Problems:
     def of(cls, tasks: list[Task], shape: Shape, device: str) -> Problems:
         def packed(parts: list[Tensor]) -> Tensor:
             wide = [pad(part, (0, shape.dm - part.shape[1])) for part in parts]
-            return torch.cat(wide).to(device)
+            return torch.cat(wide or [torch.empty(0, shape.dm)]).to(device)
 
         def contexts(name: str) -> Tensor:  # a padded position holds item −1
             drawn = torch.stack([getattr(task, name).int() for task in tasks])
@@ -50,7 +50,7 @@ class Problems:
         degrees = torch.cat([torch.tensor(task.graph.out_degrees) for task in tasks])
         return cls(
             packed([task.rows for task in tasks]),
-            packed([task.messages for task in tasks]),
+            packed([task.messages for task in tasks if shape.variant == "value"]),
             torch.cat([torch.tensor(task.graph.targets) for task in tasks]).int().to(device),
             torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]).to(device),
             int(degrees.max()).bit_length(),

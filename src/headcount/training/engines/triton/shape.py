@@ -52,7 +52,8 @@ class Shape:
             _power(spec.d_model, 16),
             _power(key_dim, 8),
             spec.variant in ("max", "sum")
-            and spec.items**2 <= _PAIRS * spec.validation * spec.length**2,
+            and spec.items**2 <= _PAIRS * spec.validation * spec.length**2
+            and max(spec.items**2, max(spec.validation, spec.test) * spec.length**2) < 2**31,
             share,
             _power(share, 1),
         )

@@ -161,13 +161,17 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
             more = _product_of_eight(q, k) if DK == 8 else product(q, tl.trans(k))
             score = more if DK <= WIDE else score + more
         joined = joined + score if VARIANT == "sum" else tl.maximum(joined, score)
-    at = tl.load(first_count + run) + source[:, None].to(tl.int64) * m + target[None, :]
-    count = tl.load(counts + at, mask=(source < m)[:, None] & (target < m)[None, :], other=0)
-    above, edge = joined > tau, count > 0
+    of_run = counts + tl.load(first_count + run)
+    inside = (source < m)[:, None] & (target < m)[None, :]
+    count = tl.load(of_run + (source[:, None] * m + target[None, :]), mask=inside, other=0)
+    # The threads that load counts are not those that have the scores. All that follows comes from
+    # `turned`, the count or its complement, so that only the counts are exchanged between them.
+    above = -(joined > tau).to(tl.int32)  # all bits or none
+    turned = count ^ above
     at = tallies + (run * tl.num_programs(1) + part) * 2
-    count = count.to(tl.int64)  # sums of counts are exact, so their order does not matter
-    tl.store(at, tl.sum(tl.where(above & edge, count, 0)).to(tl.float64))
-    tl.store(at + 1, tl.sum(tl.where(above ^ edge, tl.abs(count), 0)).to(tl.float64))
+    # Sums of integers are exact, so their order does not matter; Shape.of sees to it that they fit.
+    tl.store(at, tl.sum(tl.maximum(~turned & above, 0)).to(tl.float64))
+    tl.store(at + 1, tl.sum(tl.maximum(turned - above, 0)).to(tl.float64))
 
 
 @jit(do_not_specialize=["halvings", "places", "count"])
