@@ -26,6 +26,7 @@ FEW = [
     (RunSpec(40, 9, 3, 7, 6, variant="value", length=20, rate=0.5, validation=2), 0),
     (RunSpec(10, 2, 5, 4, 7, variant="sum", length=7, rate=0.1, sharpness=4.0, validation=2), 100),
     (RunSpec(20, 11, 3, 2, 8, variant="sum", degree=3, length=20, rate=0.5, validation=12), 0),
+    (RunSpec(20, 12, 1, 70, 9, length=7, validation=12), 0),
     (RunSpec(40, 12, 5, 3, 1, graph="random", length=16, rate=0.5, validation=12), 100),
     (RunSpec(40, 9, 2, 4, 1, **HUBS, degree=9, length=7, rate=0.9, validation=2), 0),
     (RunSpec(90, 17, 3, 2, 2, **HUBS, variant="softmax", length=16, rate=0.5, validation=2), 0),

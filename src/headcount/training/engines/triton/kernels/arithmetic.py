@@ -93,25 +93,40 @@ def _unstacked(a, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.c
 
 
 @jit
+def _each(a, b, KEYS: tl.constexpr, DK: tl.constexpr):
+    """The products of KEYS pairs of matrices.
+
+    A warp takes whole pairs, so of one pair every warp would compute all. As plain matrices they
+    are divided between warps; a narrow head has but one.
+    """
+    if KEYS == 1 and DK >= 64:
+        one = product(tl.reshape(a, a.shape[1:]), tl.reshape(b, b.shape[1:]))
+        products = tl.expand_dims(one, 0)
+    else:
+        products = product(a, b)
+    return products
+
+
+@jit
 def head_scores(q, k, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
     """S⁽ᵏ⁾ = Q⁽ᵏ⁾K⁽ᵏ⁾ᵀ as [H, L, L], with KEYS keys [L, DK] for H heads."""
     rows: tl.constexpr = H // KEYS * L
     q = _widened(_stacked(q, H, KEYS, L, DK), KEYS, rows, DK)
-    s = product(q, tl.permute(_widened(k, KEYS, L, DK), (0, 2, 1)))
+    s = _each(q, tl.permute(_widened(k, KEYS, L, DK), (0, 2, 1)), KEYS, DK)
     return _unstacked(s, H, KEYS, L, L)
 
 
 @jit
 def query_slopes(s, k, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
     """∂L/∂Q⁽ᵏ⁾ [H, L, DK] from the slopes of the scores."""
-    return _unstacked(product(_stacked(s, H, KEYS, L, L), k), H, KEYS, L, DK)
+    return _unstacked(_each(_stacked(s, H, KEYS, L, L), k, KEYS, DK), H, KEYS, L, DK)
 
 
 @jit
 def key_slopes(s, q, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
     """∂L/∂K [KEYS, L, DK]: the product sums over the heads that share a key."""
     s = tl.permute(_stacked(s, H, KEYS, L, L), (0, 2, 1))
-    return product(s, _stacked(q, H, KEYS, L, DK))
+    return _each(s, _stacked(q, H, KEYS, L, DK), KEYS, DK)
 
 
 @jit
