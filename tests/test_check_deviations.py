@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.scripts import ROOT, script
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = spec_from_file_location("check_deviations", ROOT / "tools" / "check_deviations.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return script("tools/check_deviations.py")
 
 
 def test_a_table_that_knows_the_graph_needs_one_fixed_head(tool):

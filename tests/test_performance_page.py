@@ -1,23 +1,14 @@
 """The tables of docs/performance.md are those of the benchmarks kept beside it."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 
 from tests.made_benchmark import write_benchmark
-
-ROOT = Path(__file__).parents[1]
+from tests.scripts import script
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = spec_from_file_location("performance_tables", ROOT / "tools" / "performance_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/performance_tables.py")
 
 
 def test_the_page_has_the_tables_of_its_benchmarks(tool):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -19,8 +17,8 @@ import headcount as hc
 from headcount.problem import pretrained
 from headcount.problem import relations as module
 from headcount.problem.pretrained import DATA
+from tests.scripts import script
 
-TOOL = Path(__file__).parent.parent / "tools" / "make_relations.py"
 # edges, words, largest out-degree, largest in-degree
 SIZES = {
     "antonyms": (1331, 1149, 5, 5),
@@ -32,13 +30,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_relations", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules["make_relations"] = made  # where its dataclasses look for their annotations
-    spec.loader.exec_module(made)
-    return made
+    return script("tools/make_relations.py")
 
 
 @pytest.mark.parametrize("kind", SIZES)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -12,17 +9,12 @@ from headcount.training.engines.native import runs
 from headcount.training.engines.selection import choose_engine
 from headcount.training.spec import RunSpec
 from headcount.training.task import task_of
+from tests.scripts import script
 
 
 @pytest.fixture(scope="module")
 def example():
-    path = Path(__file__).parent.parent / "examples" / "shared_problem.py"
-    spec = importlib.util.spec_from_file_location("shared_problem", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("examples/shared_problem.py")
 
 
 def test_seeds_share_the_problem_and_nothing_else(example):
