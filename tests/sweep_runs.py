@@ -12,8 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headcount import RunResult, RunSpec
 from headcount.cli import main
+from headcount.problem.edge_list import write_graph
+from headcount.problem.makers import skewed_graph
 from headcount.store.store import Store
 from headcount.sweeps import runner, writer
 from tests.store_writers import bits, fork
@@ -30,8 +34,6 @@ steps = 6000
 validation = 64
 test = 64
 """
-
-
 GRID = """[grid]
 items = 16
 d_model = 8
@@ -45,6 +47,26 @@ SPECS = [
     RunSpec(16, 8, heads, key_dim, seed, steps=40, check_every=20)
     for heads, key_dim, seed in product((1, 2), (1, 2), range(3))
 ]
+# On a graph and a table of files.
+OWN = """engine = "native"
+[grid]
+graph = "data/g.csv"
+table = "data/t.npy"
+heads = [1, 2]
+key_dim = [2, 4]
+seeds = 4
+steps = 6000
+"""
+
+
+def write_own_sweep(folder: Path) -> Path:
+    """OWN as the sweep file own.toml, and the files that it names."""
+    (folder / "data").mkdir()
+    write_graph(skewed_graph(40, 60, seed=5), folder / "data" / "g.csv")
+    np.save(folder / "data" / "t.npy", np.random.default_rng(1).standard_normal((44, 8)))
+    path = folder / "own.toml"
+    path.write_text(OWN)
+    return path
 
 
 def changed(**lines: str) -> str:

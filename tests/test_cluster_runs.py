@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from headcount import Store
 from headcount.problem import contents
-from headcount.problem.edge_list import write_graph
-from headcount.problem.makers import skewed_graph
 from headcount.sweeps.block_folder import BlockFolder
 from headcount.sweeps.block_plan import read_block_plan
 from headcount.sweeps.block_runs import run_blocks
 from headcount.sweeps.file import read_sweep
 from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.training.engines.selection import choose_engine
-from tests.sweep_runs import table
+from tests.sweep_runs import table, write_own_sweep
 from tests.tiny_blocks import same
 
 pytest.importorskip("cryptography")
@@ -29,15 +26,6 @@ from headcount.sweeps.cluster_connection import Cluster, connected_cluster
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
 )  # dask leaves the sockets of workers that died to the garbage collector
-FILE = """engine = "native"
-[grid]
-graph = "g.csv"
-table = "t.npy"
-heads = [1, 2]
-key_dim = [2, 4]
-seeds = 4
-steps = 6000
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +36,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_two_workers_get_each_file_once(cluster, tmp_path, monkeypatch):
-    write_graph(skewed_graph(40, 60, seed=5), tmp_path / "g.csv")
-    np.save(tmp_path / "t.npy", np.random.default_rng(1).standard_normal((44, 8)))
-    (tmp_path / "own.toml").write_text(FILE)
-    sweep = read_sweep(tmp_path / "own.toml")
+    sweep = read_sweep(write_own_sweep(tmp_path))
     with Store(tmp_path / "here.sqlite") as store:
         run_sweep(sweep, store, LocalExecutor(choose_engine("native")))
     sent = list[str]()

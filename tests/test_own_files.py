@@ -11,9 +11,10 @@ from headcount import Graph, InputError, Store, curve_chart, thresholds
 from headcount.problem.contents import registered_graph
 from headcount.sweeps.file import read_sweep
 from headcount.sweeps.runner import run_sweep
-from tests.test_own_problems import FILE, folder, written_over  # noqa: F401  (a fixture)
+from tests.sweep_runs import OWN
+from tests.test_own_problems import folder, written_over  # noqa: F401  (a fixture)
 
-SHORT = FILE.replace("6000", "20").replace("seeds = 4", "seeds = 1")
+SHORT = OWN.replace("6000", "20").replace("seeds = 4", "seeds = 1")
 SHORT = SHORT.replace("native", "torch")
 
 

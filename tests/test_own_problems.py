@@ -25,7 +25,7 @@ from headcount.training.task import task_of
 from tests.made_engines import follow_the_reference
 from tests.processes import started
 from tests.strategies import graphs
-from tests.sweep_runs import table
+from tests.sweep_runs import OWN, table, write_own_sweep
 
 GRAPH = Graph.from_edges(30, [(0, j) for j in range(1, 14)] + [(5, 0), (6, 0), (6, 7), (7, 7)])
 ROWS = torch.from_numpy(np.random.default_rng(0).standard_normal((30, 9)) / 3)
@@ -139,25 +139,11 @@ def test_an_own_permutation_is_weighted_by_its_positives():
 
 # --- sweep files, the store -----------------------------------------------------------------------
 
-FILE = """engine = "native"
-[grid]
-graph = "data/g.csv"
-table = "data/t.npy"
-heads = [1, 2]
-key_dim = [2, 4]
-seeds = 4
-steps = 6000
-"""
-
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A sweep file, and beside it a graph and a table in a folder."""
-    (tmp_path / "data").mkdir()
-    write_graph(skewed_graph(40, 60, seed=5), tmp_path / "data" / "g.csv")
-    np.save(tmp_path / "data" / "t.npy", np.random.default_rng(1).standard_normal((44, 8)))
-    (tmp_path / "own.toml").write_text(FILE)
-    return tmp_path
+    """A sweep file, own.toml, and beside it a graph and a table in a folder."""
+    return write_own_sweep(tmp_path).parent
 
 
 def test_a_sweep_file_names_files_relative_to_itself(folder):
@@ -190,7 +176,7 @@ def test_a_sweep_file_names_files_relative_to_itself(folder):
     ],
 )
 def test_a_wrong_sweep_is_refused(folder, lines, says):
-    kept = dict(line.split(" = ", 1) for line in FILE.splitlines()[2:]) | lines
+    kept = dict(line.split(" = ", 1) for line in OWN.splitlines()[2:]) | lines
     text = "[grid]\n" + "".join(f"{name} = {value}\n" for name, value in kept.items())
     (folder / "own.toml").write_text(text)
     with pytest.raises(InputError, match=says):
@@ -203,7 +189,7 @@ def test_a_sweep_on_a_csv_of_names(folder):
     pairs = skewed_graph(40, 60, seed=5).pairs
     by_name = "".join(f"{words[s]},{words[t]}\n" for s, t in pairs.tolist())
     (folder / "data" / "g.csv").write_text("source,target\n" + by_name)
-    path = written_over(folder, FILE + 'names = "words.txt"\n')
+    path = written_over(folder, OWN + 'names = "words.txt"\n')
     (key,) = {spec.graph for spec in read_sweep(path).runs}
     assert key == contents.content_hash(Graph.from_edges(44, pairs))
     (folder / "data" / "g.csv").write_text("source,target\n" + by_name + "word1,wrd2\n")
@@ -212,10 +198,10 @@ def test_a_sweep_on_a_csv_of_names(folder):
 
 
 def test_own_and_drawn_problems_in_one_sweep(folder):
-    text = FILE.replace('"data/t.npy"', '["data/t.npy", "binary"]') + "d_model = 8\n"
+    text = OWN.replace('"data/t.npy"', '["data/t.npy", "binary"]') + "d_model = 8\n"
     runs = read_sweep(written_over(folder, text)).runs
     assert {(spec.table == "binary", spec.items) for spec in runs} == {(False, 44), (True, 40)}
-    text = FILE.replace('"data/g.csv"', '"random"') + "degree = [1, 3]\n"
+    text = OWN.replace('"data/g.csv"', '"random"') + "degree = [1, 3]\n"
     runs = read_sweep(written_over(folder, text)).runs
     assert {(spec.graph, spec.items, spec.degree) for spec in runs} == {
         ("random", 44, 1),
@@ -229,7 +215,7 @@ def written_over(folder: Path, text: str) -> Path:
 
 
 def test_a_changed_file_is_refused(folder, command_in):
-    path = written_over(folder, FILE.replace("6000", "20"))
+    path = written_over(folder, OWN.replace("6000", "20"))
     assert command_in(folder, "sweep", path)[0] == 0
     assert command_in(folder, "sweep", path)[0] == 0
     write_graph(skewed_graph(40, 60, seed=6), folder / "data" / "g.csv")
@@ -245,7 +231,7 @@ def test_a_changed_file_is_refused(folder, command_in):
 
 
 def test_a_search_on_own_files_gives_a_threshold(folder, command_in):
-    text = FILE.replace("[grid]", "[search]").replace("6000", "60")
+    text = OWN.replace("[grid]", "[search]").replace("6000", "60")
     code, out, _ = command_in(
         folder, "sweep", written_over(folder, text + "level = 0.2\n"), "--json"
     )
