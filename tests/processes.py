@@ -1,7 +1,7 @@
-"""Processes of their own that start at once: forked from one that has imported the libraries.
+"""Processes of their own, which start at once: a new interpreter takes seconds to import torch.
 
-A new interpreter takes two seconds of processor time to import torch and pandas. One process does
-that here, when the first test asks, and is forked for each.
+`forked` is for what is killed, interrupted, or races: a fork of this process. `printed` is for code
+that must not find headcount imported: a fork of a server that has imported the libraries alone.
 """
 
 from __future__ import annotations
@@ -10,29 +10,77 @@ import multiprocessing
 import os
 import signal
 import sys
-from contextlib import redirect_stdout
-from importlib import import_module
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["tests.preloaded"])
-ERRORS = "stderr.txt"  # in the folder of a command
+_SERVER.set_forkserver_preload(["altair", "pandas", "scipy.stats", "torch", "typer", "vl_convert"])
 
 
-def started(folder: Path, *words: object, changed: dict[str, Any] | None = None) -> BaseProcess:
-    """A `headcount` command that runs in a folder and leaves its standard error there.
+class Forked:
+    """A process that is at work, and what it says."""
 
-    `changed` gives names of modules other values: `{"headcount.sweeps.writer.BEAT": 0.1}`.
-    """
-    arguments = (folder, [str(word) for word in words], changed or {})
-    process = _SERVER.Process(target=_command, args=arguments, daemon=True)
-    process.start()
-    return process
+    def __init__(self, process: Any, out: int, err: int):
+        self._process = process
+        self.stdout, self.stderr = (
+            os.fdopen(out, encoding="utf-8"),
+            os.fdopen(err, encoding="utf-8"),
+        )
+
+    @property
+    def running(self) -> bool:
+        return self._process.is_alive()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
+    def end(self, seconds: float = 60.0) -> tuple[int, str, str]:
+        """Wait; gives exit code, standard output and standard error, which must fit into a pipe."""
+        self._process.join(seconds)
+        self.kill()  # if it has not ended
+        return self._process.exitcode, self.stdout.read(), self.stderr.read()
+
+    def kill(self) -> int:
+        """Kill it where it has not ended; gives the exit code."""
+        self._process.kill()
+        self._process.join()
+        return self._process.exitcode
+
+
+@contextmanager
+def forked(
+    work: Callable[..., Any], *arguments: Any, folder: Path | None = None
+) -> Iterator[Forked]:
+    """A process that does this work in a folder; it is killed where the block ends."""
+    (out, own_out), (err, own_err) = os.pipe(), os.pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_work, args=(own_out, own_err, folder or Path.cwd(), work, arguments)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside pytest-xdist's thread
+        process.start()
+    os.close(own_out)
+    os.close(own_err)
+    made = Forked(process, out, err)
+    with made.stdout, made.stderr:
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def headcount(*words: object) -> None:
+    """The command line, as a work."""
+    from headcount.cli import main
+
+    sys.argv = ["headcount", *map(str, words)]
+    main()
 
 
 def printed(code: str, *arguments: object) -> str:
@@ -50,24 +98,24 @@ def printed(code: str, *arguments: object) -> str:
     return text
 
 
-def _command(folder: Path, words: list[str], changed: dict[str, Any]) -> None:
-    os.chdir(folder)
-    for stream, name in ((1, os.devnull), (2, ERRORS)):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+def _work(
+    out: int, err: int, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name, value in changed.items():
-        module, _, last = name.rpartition(".")
-        setattr(import_module(module), last, value)
-    sys.argv = ["headcount", *words]
-    from headcount.cli import main
-
-    main()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for end, number in ((out, 1), (err, 2)):
+        os.dup2(end, number)
+        os.close(end)
+    # In place of pytest's own.
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
+    os.chdir(folder)
+    work(*arguments)
 
 
 def _code(answer: Connection, code: str, arguments: list[str]) -> None:
     sys.argv = ["-c", *arguments]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "headcount"]:
-        del sys.modules[name]
+    assert "headcount" not in sys.modules
     out, error = StringIO(), ""
     try:
         with redirect_stdout(out):

@@ -14,7 +14,7 @@ from headcount.block.state import StackState
 from headcount.sweeps import block_plan
 from headcount.sweeps.block_folder import BlockFolder
 from headcount.sweeps.block_plan import read_block_plan
-from tests.processes import started
+from tests.processes import forked, headcount
 from tests.tiny_blocks import TINY, quietly, same
 
 
@@ -42,14 +42,13 @@ def test_what_was_stopped_goes_on_and_ends_the_same(tiny, tmp_path, trained):
 def test_a_kill_loses_no_finished_run(tiny, tmp_path):
     tiny.write_text(TINY.replace("steps = 30", "steps = 50"), encoding="utf-8")
     folder = BlockFolder(tmp_path / "out")
-    process = started(tmp_path, "block", tiny, "--out", "out")
-    deadline = time.monotonic() + 120
-    while not folder.results() and time.monotonic() < deadline:
-        assert process.is_alive() or folder.results()
-        time.sleep(0.01)
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    words = ("block", tiny, "--out", "out", "--device", "cpu")
+    with forked(headcount, *words, folder=tmp_path) as process:
+        deadline = time.monotonic() + 120
+        while not folder.results() and time.monotonic() < deadline:
+            assert process.running or folder.results()
+            time.sleep(0.01)
+        assert process.kill() == -signal.SIGKILL
     kept = folder.results()
     assert kept
     assert quietly(read_block_plan(tiny), folder, "again").missing == 0

@@ -26,7 +26,7 @@ from headcount.problem.embeddings import gaussian_embeddings
 from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph, random_graph
 from headcount.problem.tables import save_embeddings
-from tests.forked import forked, headcount
+from tests.processes import forked, headcount
 from tests.test_compiler import right_everywhere
 from tests.test_verify_top import brute_force
 

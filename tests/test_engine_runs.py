@@ -17,8 +17,8 @@ from headcount.training.engines.native.engine import NativeEngine
 from headcount.training.engines.torch import TorchEngine
 from headcount.training.spec import RunSpec
 from headcount.training.train import train
-from tests.forked import forked
 from tests.made_engines import ENGINES, bits, made, small_run
+from tests.processes import forked
 
 
 def test_a_result_depends_neither_on_order_nor_on_company(engine):

@@ -23,9 +23,9 @@ from headcount.sweeps.runner import run_sweep
 from headcount.training import task as training_task
 from headcount.training.task import task_of
 from tests.made_engines import follow_the_reference
-from tests.processes import started
+from tests.processes import forked
 from tests.strategies import graphs
-from tests.sweep_runs import OWN, table, write_own_sweep
+from tests.sweep_runs import OWN, command, table, write_own_sweep
 
 GRAPH = Graph.from_edges(30, [(0, j) for j in range(1, 14)] + [(5, 0), (6, 0), (6, 7), (7, 7)])
 ROWS = torch.from_numpy(np.random.default_rng(0).standard_normal((30, 9)) / 3)
@@ -261,19 +261,15 @@ def test_a_killed_sweep_goes_on_bit_for_bit(folder):
     """Killed for good in the middle; the next process reads the files again."""
     path = folder / "own.toml"
     run_sweep(path, folder / "undisturbed.sqlite")
-    often = {"writer.BEAT": 0.03, "runner.CHECKPOINT": 0.05, "runner._PIECE": 0.2}
-    changed = {f"headcount.sweeps.{name}": seconds for name, seconds in often.items()}
-    process = started(folder, "sweep", path, changed=changed)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.is_alive():
-        time.sleep(0.02)
-        if (folder / "own.sqlite").exists():
-            with Store(folder / "own.sqlite", read_only=True) as store:
-                if any(sweep.steps_taken for sweep in store.sweeps):
-                    break
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    with forked(command, str(path)) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.running:
+            time.sleep(0.02)
+            if (folder / "own.sqlite").exists():
+                with Store(folder / "own.sqlite", read_only=True) as store:
+                    if any(sweep.steps_taken for sweep in store.sweeps):
+                        break
+        assert process.kill() == -signal.SIGKILL
     run_sweep(path)
     assert table(folder / "own.sqlite") == table(folder / "undisturbed.sqlite")
 

@@ -10,10 +10,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,12 +27,12 @@ from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import preset, restricted
 from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
+from headcount.sweeps import runner, writer
 from headcount.sweeps.block_plan import read_block_plan
-from headcount.sweeps.writer import SweepProgress
 from headcount.training.engines.selection import choose_engine
 
 from .measured import measured_evidence
-from .processes import ERRORS, printed, started
+from .processes import Forked, forked, headcount, printed
 
 # The commands
 
@@ -50,37 +49,39 @@ budget = [8, 16, 24, 32, 40, 48, 56, 64]
 
 
 @pytest.fixture(scope="module")
-def small_preset(tmp_path_factory) -> Iterator[dict[str, Any]]:
-    """From here to the end of the module; gives what a process changes to have it too."""
+def small_preset(tmp_path_factory) -> Iterator[None]:
+    """From here to the end of the module."""
     folder = tmp_path_factory.mktemp("presets")
     (folder / "quick.toml").write_text(SMALL)
     shutil.copy(presets._FOLDER / "paper.toml", folder)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(presets, "_FOLDER", folder)
         preset.cache_clear()
-        pieces = {
-            f"headcount.sweeps.{name}": 0.1 for name in ("runner._FIRST_PIECE", "writer.BEAT")
-        }
-        yield pieces | {"headcount.reproduction.presets._FOLDER": folder}
+        yield
     preset.cache_clear()
 
 
-def started_until_stored(folder: Path, *words: str, changed: dict[str, Any]) -> BaseProcess:
-    """A process that has stored its first runs."""
-    process, store = started(folder, *words, changed=changed), folder / "here" / "runs.sqlite"
-    while process.is_alive() and not (store.exists() and _stored(store)):
-        time.sleep(0.02)
-    return process
+@contextmanager
+def reproducing(folder: Path, *words: str) -> Iterator[Forked]:
+    """A reproduction at work, which has stored its first runs."""
+    store = folder / "here" / "runs.sqlite"
+    with forked(_stored_often, "reproduce", *words, folder=folder) as process:
+        while process.running and not (store.exists() and _stored(store)):
+            time.sleep(0.02)
+        yield process
+
+
+def _stored_often(*words: str) -> None:
+    runner._FIRST_PIECE = writer.BEAT = 0.1
+    headcount(*words)
 
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory, command_in, small_preset) -> Path:
     """A reproduction of two parts, killed on the way and run again."""
     folder = tmp_path_factory.mktemp("reproduce")
-    first = started_until_stored(folder, "reproduce", *ONLY, changed=small_preset)
-    first.kill()
-    first.join()
-    assert first.exitcode == -signal.SIGKILL
+    with reproducing(folder, *ONLY) as process:
+        assert process.kill() == -signal.SIGKILL
     stored = _stored(folder / "here" / "runs.sqlite")
     code, out, err = command_in(folder, "reproduce", *ONLY, "--json")
     assert code == 0, err
@@ -168,7 +169,7 @@ def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypat
     assert limits == [20 * 60.0, None, None, None]
     monkeypatch.undo()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "run_sweep", lambda *words, **more: SweepProgress("quick"))
+        patch.setattr(training, "run_sweep", lambda *words, **more: writer.SweepProgress("quick"))
         hc.reproduce("quick", "fig6", tmp_path / "slow", engine="torch", report=False)
     told = capfd.readouterr().err
     assert "with the torch engine, which takes 2 to 20 times as long as the native one" in told
@@ -309,13 +310,12 @@ def test_bad_input_is_one_sentence(reproduced, words, says, command_in):
 
 
 def test_an_interrupt_keeps_what_is_finished_and_the_preset(tmp_path, command_in, small_preset):
-    words = ("reproduce", "--only", "fig6", "--out", "here")
-    running = started_until_stored(tmp_path, *words, changed=small_preset)
-    assert running.pid
-    os.kill(running.pid, signal.SIGINT)
-    running.join()
-    assert "the same command continues from there" in (tmp_path / ERRORS).read_text()
-    assert running.exitcode == 130
+    words = ("--only", "fig6", "--out", "here", "--engine", "native")
+    with reproducing(tmp_path, *words) as process:
+        process.send_signal(signal.SIGINT)
+        code, _, err = process.end()
+    assert "the same command continues from there" in err
+    assert code == 130
     folder = ResultsFolder(tmp_path / "here")
     assert len(folder.runs()) == folder.history()[0]["trained"] == _stored(folder.store) > 0
     code, _, err = command_in(tmp_path, "reproduce", "--preset", "paper", "--out", "here")

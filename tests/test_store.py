@@ -27,7 +27,7 @@ from headcount.store.store import Store
 from headcount.training.engines.base import State
 from headcount.training.result import RunResult
 from headcount.training.spec import RunSpec
-from tests.forked import forked
+from tests.processes import forked
 from tests.store_writers import bits, killed, racing, result_of, same, spec_of
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)

@@ -11,7 +11,7 @@ import pytest
 
 from headcount.store.store import Store
 from headcount.sweeps.file import read_sweep
-from tests.forked import forked
+from tests.processes import forked
 from tests.sweep_runs import GRID, RUNS, command, killed, on_one_core, racing, table
 
 # --- kills, interrupts, races: real processes -----------------------------------------------------
