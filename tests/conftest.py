@@ -39,7 +39,12 @@ with contextlib.suppress(ModuleNotFoundError):  # triton may be missing
 check_package("headcount")
 
 # Imported after the hook is in place.
-pytest_plugins = ["tests.browser_pages", "tests.made_engines", "tests.tiny_blocks"]
+pytest_plugins = [
+    "tests.browser_pages",
+    "tests.counted_time",
+    "tests.made_engines",
+    "tests.tiny_blocks",
+]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job ignores interrupts, and so would the processes that tests interrupt.

@@ -131,6 +131,7 @@ def test_kept_choices_are_those_of_cut_scores(seed):
         assert share == pytest.approx(float((cut.argmax(1) == scores.argmax(1)).double().mean()))
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_compiled_columns_make_the_choices_of_a_head():
     stream = torch.Generator().manual_seed(0)
     rows = torch.cat([torch.randn(40, 11, generator=stream), torch.ones(40, 1)], dim=1)

@@ -200,6 +200,7 @@ def test_a_planted_head_is_found_and_no_other(tmp_path):
     assert row["compiled"] == "not compiled"
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_what_compiled_weights_need_stands_beside(tmp_path):
     folder = planted(tmp_path)
     options = FAST | {"compile_seconds": 3}

@@ -289,13 +289,13 @@ def test_margin_bits_grow_with_the_budget_and_fall_with_the_margin(d_model, budg
 
 
 def test_ten_million_items_are_finite_and_quick():
-    start = time.perf_counter()
+    start = time.process_time()
     items = 10**7
     for family, edges in (("permutation", items), ("graph", 50 * items), ("regular", 50 * items)):
         for bound in lower_bounds(items, edges, 4096, family=family):
             assert 100 < bound.budget < 10**7
             assert math.isfinite(bound.bits)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 # Refusals

@@ -52,7 +52,8 @@ def test_a_wrong_address_gets_one_sentence_at_once(address, says):
     ],
 )
 def test_what_is_not_a_scheduler_is_told_from_one(greeting, says, monkeypatch):
-    monkeypatch.setattr(cluster_address, "_ANSWER", 0.3)
+    if not greeting:
+        monkeypatch.setattr(cluster_address, "_ANSWER", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:

@@ -166,6 +166,7 @@ def test_a_seed_decides_the_weights() -> None:
     assert not torch.equal(first.queries, other.queries)
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_budget_too_small_says_how_far_it_got() -> None:
     with pytest.raises(
         NoSolution,
@@ -174,6 +175,7 @@ def test_a_budget_too_small_says_how_far_it_got() -> None:
         compile(permutation_graph(32), gaussian_embeddings(32, 8), budget=1, time_limit=0.4)
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_margin_is_kept_or_refused() -> None:
     graph, table = permutation_graph(16), gaussian_embeddings(16, 16)
     assert compile(graph, table, budget=8, margin=0.2).certificate.relative_margin >= 0.2

@@ -95,11 +95,13 @@ def test_there_is_an_answer_where_every_descent_fails(limit, monkeypatch):
     assert right_everywhere(found.weights, graph, table)
 
 
-def test_real_relations_within_the_time_limit():
+def test_real_relations_within_the_time_limit(monkeypatch):
+    # Processor time, which other work on the machine does not use up.
+    monkeypatch.setattr(time, "monotonic", time.process_time)
     graph, table = hc.relations("antonyms", table="minilm")
     limit, begun = 3.0, time.monotonic()
     found = compile(graph, table, time_limit=limit, device="cpu")
-    assert time.monotonic() - begun <= 1.1 * limit + 1  # a second for a busy machine
+    assert time.monotonic() - begun <= 1.1 * limit + 1  # a second for a slow machine
     scores = found.weights.aggregate(found.weights.scores(table.double(), table.double()))
     edge = torch.zeros(graph.items, graph.items, dtype=torch.bool)
     edge[torch.from_numpy(graph.sources.copy()), torch.from_numpy(graph.targets.copy())] = True

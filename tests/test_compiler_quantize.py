@@ -29,6 +29,7 @@ from headcount.compiler.grid import Grid, bit_account, heads_of, rotated, round_
 from headcount.compiler.quantize import Pairs, onto_grid
 from headcount.compiler.quantized_search import QuantizedSearch
 from headcount.compiler.request import CompileRequest
+from tests.counted_time import counting_time
 
 
 def on_a_grid(part: torch.Tensor, bits: int) -> bool:
@@ -113,7 +114,8 @@ def test_small_graphs_of_any_kind(data):
     table = gaussian_embeddings(items, items, seed=data.draw(st.integers(0, 9)))
     bits = data.draw(st.sampled_from([4, 8]))
     try:
-        found = compile(graph, table, budget=2 * items, bits=bits, time_limit=3)
+        with counting_time():
+            found = compile(graph, table, budget=2 * items, bits=bits, time_limit=3)
     except NoSolution:
         assert bits == 4  # on a full-rank table 8 bits are always enough here
         return

@@ -51,6 +51,7 @@ def test_few_keys_are_found_at_once_below_the_width_that_trains(kv_heads, key_di
         assert verify(found.weights, graph, table, precision="float64").exact
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_search_with_shared_keys(tmp_path, command):
     graph, table = regular_graph(24, 2, seed=3), gaussian_embeddings(24, 12, seed=3)
     write_graph(graph, tmp_path / "graph.csv")

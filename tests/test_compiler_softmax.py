@@ -73,6 +73,7 @@ def test_constant_graphs(edges):
     assert right_in_every_context(found.weights, graph, table, 3)
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_search_without_a_budget_finds_fewer_parameters():
     graph, table = permutation_graph(8), gaussian_embeddings(8, 8)
     found = compile(graph, table, variant="softmax", context_length=4, time_limit=3)
@@ -86,6 +87,7 @@ def test_what_no_weights_can_do_is_refused():
         compile(graph, gaussian_embeddings(6, 6), variant="softmax", context_length=3)
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_budget_too_small_is_an_honest_no():
     graph, table = permutation_graph(24), gaussian_embeddings(24, 6)
     with pytest.raises(

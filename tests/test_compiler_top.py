@@ -53,10 +53,13 @@ def _top_of_the_context(
         assert not targets or int(context[best[place]]) in targets
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_fewer_columns_than_a_threshold_needs():
     """The levels of rows are free, so the budget at which a threshold is found is not needed."""
     graph, table = permutation_graph(64, seed=5), gaussian_embeddings(64, 8, seed=5)
-    by_top = compile(graph, table, decide="top", time_limit=4, seed=1)
+    by_threshold = compile(graph, table, time_limit=1.5, seed=1)
+    by_top = compile(graph, table, decide="top", time_limit=1.5, seed=1)
+    assert by_top.weights.budget < by_threshold.weights.budget
     found = verify(by_top.weights, graph, table)
     assert found.exact
     assert by_top.weights.notes["decide"] == "top"

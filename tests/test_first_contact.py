@@ -128,6 +128,7 @@ def test_the_former_length_still_works(command):
         ("compile g.csv t.npy --budget 1 --heads 1 --time-limit 0.1", 1, "D_K = 1"),
     ],
 )
+@pytest.mark.usefixtures("counted_time")
 def test_an_error_is_an_object_with_json(command, tmp_path, words, code, said):
     command("make", "graph", "permutation", "--items", 16, "--out", "g.csv")
     command("make", "embeddings", "gaussian", "--items", 16, "--d-model", 4, "--out", "t.npy")

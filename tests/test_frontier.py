@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from dataclasses import replace
 from math import lgamma, log
 
@@ -85,9 +84,8 @@ def test_the_device_is_handed_on(device, known, monkeypatch, command):
 # The table
 
 
-def test_a_row_says_what_was_compiled(known, monkeypatch):
-    # Processor time of all threads: other work on the machine does not use up the search's limit.
-    monkeypatch.setattr(time, "monotonic", time.process_time)
+@pytest.mark.usefixtures("counted_time")
+def test_a_row_says_what_was_compiled(known):
     table = frontier([(16, 8)], seeds=2, time_limit=1, seed=3)
     assert list(table.columns) == COLUMNS
     assert table[KEY].to_numpy().tolist() == [[16, 8, 1, 3], [16, 8, 1, 4]]

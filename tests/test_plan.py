@@ -191,11 +191,11 @@ def test_plans_are_consistent(items, d_model, degree):
 
 
 def test_ten_million_items_are_planned_quickly():
-    start = time.perf_counter()
+    start = time.process_time()
     answer = plan(10**7, 10**8, d_model=4096)
     assert all(math.isfinite(row.bits_per_parameter) for row in answer.rows)
     assert len(capacity(4096, 32, 128, items=10**7)) == 4
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(
