@@ -142,8 +142,10 @@ CONTRACT = [
 
 @pytest.mark.parametrize("inverse", ["transpose", "pinv"])
 @pytest.mark.parametrize(("method", "graph", "table"), CONTRACT)
-def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse):
-    weights = construct(graph, table, method, inverse=inverse)
+def test_every_construction_repeats_and_is_confirmed_by_verify(method, graph, table, inverse):
+    weights, again = (construct(graph, table, method, inverse=inverse) for _ in range(2))
+    assert torch.equal(again.queries, weights.queries)
+    assert torch.equal(again.keys, weights.keys)
     assert weights.notes["method"] == method
     found = verify(weights, graph, table)
     assert found.exact
@@ -152,16 +154,10 @@ def test_every_construction_is_confirmed_by_verify(method, graph, table, inverse
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PreconditionWarning)
         built = construct(graph, table, method, inverse=inverse, **size)
+    # Not bit for bit: a search cuts its widths from a wider product, whose sums round otherwise.
     torch.testing.assert_close(built.queries, weights.queries)
+    torch.testing.assert_close(built.keys, weights.keys)
     assert built.threshold == pytest.approx(weights.threshold, rel=1e-4)
-
-
-@pytest.mark.parametrize("inverse", ["transpose", "pinv"])
-@pytest.mark.parametrize(("method", "graph", "table"), [CONTRACT[0], CONTRACT[2], CONTRACT[-1]])
-def test_a_search_repeats(method, graph, table, inverse):
-    one, other = (construct(graph, table, method, inverse=inverse) for _ in range(2))
-    assert torch.equal(one.queries, other.queries)
-    assert torch.equal(one.keys, other.keys)
 
 
 def test_softmax_weights_hold_on_contexts_that_the_search_never_saw():
