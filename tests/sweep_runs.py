@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from headcount.problem.edge_list import write_graph
 from headcount.problem.makers import skewed_graph
 from headcount.store.store import Store
 from headcount.sweeps import runner, writer
+from headcount.training.engines.base import State
+from headcount.training.engines.torch import TorchEngine, TorchFleet
 from tests.store_writers import bits, fork
 
 RUNS = """
@@ -84,6 +86,32 @@ def command(*words: str) -> None:
     except SystemExit as ended:
         if ended.code:
             raise
+
+
+class CountingEngine(TorchEngine):
+    """Torch that records what it trains; after `fails` blocks it ends as by Ctrl-C."""
+
+    def __init__(self, fails: int = 10**9, before: Callable[[], object] = lambda: None) -> None:
+        super().__init__("cpu")
+        self.trained: list[RunSpec] = []
+        self.begun_at: dict[RunSpec, int] = {}
+        self.blocks, self.fails, self.before = 0, fails, before
+
+    def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TorchFleet:
+        self.trained += specs
+        self.begun_at |= {spec: states[n].taken if states else 0 for n, spec in enumerate(specs)}
+        fleet = super().fleet(specs, states)
+        launch = fleet.launch
+
+        def counted(steps: int) -> None:
+            self.before()
+            if self.blocks == self.fails:
+                raise KeyboardInterrupt
+            self.blocks += 1
+            launch(steps)
+
+        fleet.launch = counted
+        return fleet
 
 
 def plain(result: RunResult) -> object:

@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +17,9 @@ import pytest
 
 import headcount as hc
 from headcount.errors import InputError
-from headcount.report import reproduce as reproduction
 from headcount.report.figures import FIGURES, chosen_figures, needs
 from headcount.report.page import _command as page_command
-from headcount.reproduction import fitting, presets, results_folder, training
+from headcount.reproduction import presets, results_folder
 from headcount.reproduction.evidence import gather
 from headcount.reproduction.forecast import expected_runs
 from headcount.reproduction.presets import preset, restricted
@@ -29,7 +27,6 @@ from headcount.reproduction.results_folder import ResultsFolder
 from headcount.store.store import Store
 from headcount.sweeps import runner, writer
 from headcount.sweeps.block_plan import read_block_plan
-from headcount.training.engines.selection import choose_engine
 
 from .measured import measured_evidence
 from .processes import Forked, forked, headcount, printed
@@ -125,74 +122,6 @@ def test_the_command_under_a_figure_trains_what_the_figure_shows():
             part = restricted(preset(asked), needs([figure]))
             assert part.grids or part.searches, figure.id
             assert asked == ("paper" if figure.id in ("fig4", "fig11") else "quick")
-
-
-def test_a_slow_engine_trains_the_points_that_fit(tmp_path, monkeypatch):
-    whole, engine = preset("quick"), choose_engine("torch")
-    expected = expected_runs(whole)
-    monkeypatch.setattr(fitting, "expected_runs", lambda sweep: expected)  # it takes seconds
-    with Store(tmp_path / "runs.sqlite") as store:
-        part, left_out = fitting.fitting(whole, engine, store, 1e9)
-        assert part.all_runs == whole.all_runs
-        assert not left_out
-        part, left_out = fitting.fitting(whole, engine, store, 60.0)
-    assert part.all_runs != whole.all_runs
-    assert left_out
-    assert 0 < len(expected_runs(part)) < len(expected)
-    points = {(spec.items, spec.d_model) for spec in part.all_runs}
-    assert (512, 64) not in points  # the most costly point goes first
-    (named,) = [words for words in left_out if words.startswith("thresholds of the grid base at ")]
-    assert "(512, 64)" in named
-    kept = {spec for one in (*part.grids, *part.searches) for spec in one.runs}
-    for one in (*whole.grids, *whole.searches):  # a point is whole or left out
-        for point in {(spec.items, spec.d_model, spec.degree) for spec in one.runs}:
-            own = {s for s in one.runs if (s.items, s.d_model, s.degree) == point}
-            assert own <= kept or not (own & {s for p in part.grids for s in p.runs})
-
-
-def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypatch, capfd):
-    limits = []
-
-    def stop(sweep, engine, folder, entry, progress, write_manifest, limit=None):
-        limits.append(limit)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(reproduction, "train_preset", stop)
-    for preset_name, only, engine in (
-        ("quick", (), "torch"),
-        ("quick", ("fig6",), "torch"),
-        ("quick", (), "native"),
-        ("paper", (), "torch"),
-    ):
-        with pytest.raises(KeyboardInterrupt):
-            hc.reproduce(preset_name, only, tmp_path / f"{preset_name}", engine=engine)
-    assert limits == [20 * 60.0, None, None, None]
-    monkeypatch.undo()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "run_sweep", lambda *words, **more: writer.SweepProgress("quick"))
-        hc.reproduce("quick", "fig6", tmp_path / "slow", engine="torch", report=False)
-    told = capfd.readouterr().err
-    assert "with the torch engine, which takes 2 to 20 times as long as the native one" in told
-    assert "needs a C++ compiler (g++)" in told
-
-
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "sh"])
-def test_make_says_that_the_compiler_is_missing(tmp_path, compiler):
-    shutil.copy(Path(__file__).parents[1] / "Makefile", tmp_path)
-    for name in ("pyproject.toml", "constraints.txt", "CMakeLists.txt"):
-        (tmp_path / name).touch()
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    for name in ("python", "pip"):
-        program = tmp_path / ".venv" / "bin" / name
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-    done = subprocess.run(
-        ["make", ".venv/installed", f"CXX={compiler}"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / ".venv" / "installed").exists()
-    missing = "no-such-compiler is missing, so the native engine cannot be built. Going on with"
-    assert (missing in done.stdout) == (compiler == "no-such-compiler")
 
 
 def test_a_killed_reproduction_goes_on(reproduced):
