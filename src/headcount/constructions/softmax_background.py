@@ -20,9 +20,10 @@ from headcount.constructions.methods import softmax
 from headcount.constructions.template import Signatures, split_sources
 from headcount.errors import InputError
 from headcount.problem.embeddings import gaussian_embeddings
+from headcount.problem.graph import Graph
 from headcount.problem.makers import permutation_graph
 from headcount.problem.streams import generator
-from headcount.shapes import Float
+from headcount.shapes import Bool, Float, Int
 
 _CONTEXTS = 0xB1C  # salt of the contexts
 
@@ -98,22 +99,16 @@ def measure_background(
     graph, table = permutation_graph(items, seed), gaussian_embeddings(items, d_model, seed)
     heads = usual_heads(items, d_model) if heads is None else heads
     weights = softmax(graph, table, key_dim, heads, Signatures(seed=seed))
-    own_sources, own_targets = (torch.zeros(heads, items, dtype=torch.bool) for _ in range(2))
-    for k, part in enumerate(split_sources(graph, heads)):
-        own_sources[k, part.sources] = own_targets[k, part.targets] = True
-    rng = generator(seed, _CONTEXTS)
-    members = torch.from_numpy(
-        np.stack([rng.permutation(items)[:context_length] for _ in range(contexts)])
-    )
+    members = _drawn_contexts(items, context_length, contexts, seed)
+    owner, ends = (part[:, members].transpose(0, 1) for part in _ownership(graph, heads))
+    owner, ends = owner[..., None], ends[:, :, None, :]  # i ∈ V_k in the rows, j ∈ T_k in columns
     rows = table[members].double()
     scores = weights.scores(rows, rows)  # [contexts, heads, ℓ, ℓ]
     mass = (scores / sqrt(key_dim)).softmax(-1)
-    owner = own_sources[:, members].transpose(0, 1)[..., None]  # [contexts, heads, ℓ, 1]
     edge = torch.tensor(graph.targets)[members][:, :, None] == members[:, None, :]
     present = edge.any(-1, keepdim=True).expand_as(edge)  # whether π(i) is in the context
     owned, background = (mass * owner).sum(1), (mass * ~owner).sum(1)
     foreign = mass * context_length * ~owner  # 1 in the mean over a context
-    ends = own_targets[:, members].transpose(0, 1)[:, :, None, :]  # j ∈ T_k
     mean, unit = (heads - 1) / context_length, predicted_deviation(items, heads, context_length)
     deviation = float((background - mean).abs().max())
     owner_scores, total = (scores * owner).sum(1) / key_dim, owned + background
@@ -143,6 +138,23 @@ def measure_background(
         highest_non_edge=_most(total[present & ~edge]),
         highest_without_target=_most(total[~present]),
     )
+
+
+def _drawn_contexts(
+    items: int, length: int, contexts: int, seed: int
+) -> Int[Tensor, "contexts length"]:
+    rng = generator(seed, _CONTEXTS)
+    return torch.from_numpy(np.stack([rng.permutation(items)[:length] for _ in range(contexts)]))
+
+
+def _ownership(
+    graph: Graph, heads: int
+) -> tuple[Bool[Tensor, "heads items"], Bool[Tensor, "heads items"]]:
+    """Whether an item is a source of a head, i ∈ V_k, and whether it is a target, j ∈ T_k."""
+    sources, targets = (torch.zeros(heads, graph.items, dtype=torch.bool) for _ in range(2))
+    for k, part in enumerate(split_sources(graph, heads)):
+        sources[k, part.sources] = targets[k, part.targets] = True
+    return sources, targets
 
 
 def _least(values: Float[Tensor, " n"]) -> float:

@@ -43,18 +43,8 @@ def train_preset(
         if not (sweep.grids or sweep.searches):  # the figures are drawn from other runs
             folder.write_runs(store)
             return
-        sweep = sweep.as_begun(store)
         tell = notice if progress else lambda line: None
-        tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
-        if limit is not None:
-            sweep, left_out = fitting(sweep, engine, store, limit)
-            for words in left_out:
-                tell(f"{sweep.name}: left out, to fit into {duration(limit)}: {words}")
-        forecast = Forecast(sweep, engine, store)
-        slow = f" {SLOW}" if is_slow(engine) else ""
-        tell(
-            f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}{slow}"
-        )
+        sweep, forecast = _part_that_fits(sweep.as_begun(store), engine, store, limit, tell)
         done, recorded = 0, -math.inf
 
         def status() -> Status:
@@ -81,6 +71,25 @@ def train_preset(
                 entry.trained = now.trained
             finally:
                 folder.write_runs(store)
+
+
+def _part_that_fits(
+    sweep: SweepFile,
+    engine: Engine,
+    store: Store,
+    limit: float | None,
+    tell: Callable[[str], None],
+) -> tuple[SweepFile, Forecast]:
+    """The part of the sweep that fits into the limit, and how long it takes; both are told."""
+    tell(f"{sweep.name}: measuring this machine ({engine.name} engine)")
+    if limit is not None:
+        sweep, left_out = fitting(sweep, engine, store, limit)
+        for words in left_out:
+            tell(f"{sweep.name}: left out, to fit into {duration(limit)}: {words}")
+    forecast = Forecast(sweep, engine, store)
+    slow = f" {SLOW}" if is_slow(engine) else ""
+    tell(f"{sweep.name}: {forecast.runs:,} runs to train, about {duration(forecast.total)}{slow}")
+    return sweep, forecast
 
 
 def train_preset_blocks(
