@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: sweeps that are killed or race; as a script, one sweep."""
+"""What the tests of sweeps share: files, an engine that counts, sweeps that are killed or race."""
 
 from __future__ import annotations
 
@@ -167,7 +167,3 @@ def on_one_core(work: Callable[..., None], *arguments: Any) -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
     work(*arguments)
-
-
-if __name__ == "__main__":
-    on_one_core(command, *sys.argv[2:])
