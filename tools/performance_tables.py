@@ -52,17 +52,26 @@ def tables(found: Benchmark, name: str) -> str:
 
 
 def _times(found: Benchmark) -> str:
-    """µs per run-step of max, by shape."""
-    lines, names = [], []
+    """µs per run-step of max, by shape; where an engine was timed with several sizes, by size."""
+    names, lines = list[str](), []
     for case in found.cases:
         if case["variant"] != "max":
             continue
-        rows = [row for row in case["rows"] if row["engine"] != "matmul"]
-        names = [_engine(row) for row in rows]
-        shares = [f"{rows[0][name]:.0%}" for name in ("share_evaluation", "share_drawing")]
-        times = [_number(row["us_per_run_step"]) if not row["missing"] else "–" for row in rows]
-        lines.append([str(case_of(case).shape), *times, *shares])
+        by_name: dict[str, list[Mapping[str, Any]]] = {}
+        for row in case["rows"]:
+            if row["engine"] != "matmul":
+                by_name.setdefault(_engine(row), []).append(row)
+        names, (own, *_) = list(by_name), by_name.values()
+        for n, row in enumerate(own):
+            size = f", {row['runs']:,} runs" if len(own) > 1 else ""
+            times = [_time(rows[n]) if n < len(rows) else "–" for rows in by_name.values()]
+            shares = [f"{row[name]:.0%}" for name in ("share_evaluation", "share_drawing")]
+            lines.append([f"{case_of(case).shape}{size}", *times, *shares])
     return _table(["µs per run-step of max", *names, "check", "draw"], lines)
+
+
+def _time(row: Mapping[str, Any]) -> str:
+    return "–" if row["missing"] else _number(row["us_per_run_step"])
 
 
 def _engine(row: Mapping[str, Any]) -> str:
