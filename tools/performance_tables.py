@@ -18,6 +18,7 @@ from typing import Any
 from headcount import Benchmark, read_benchmark
 from headcount.bench.ratios import SCALING, TITLES
 from headcount.bench.suite import case_of
+from headcount.report.formatting import num
 
 ROOT = Path(__file__).parents[1]
 PAGE, FOLDER = ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks"
@@ -71,7 +72,7 @@ def _times(found: Benchmark) -> str:
 
 
 def _time(row: Mapping[str, Any]) -> str:
-    return "–" if row["missing"] else _number(row["us_per_run_step"])
+    return "–" if row["missing"] else num(row["us_per_run_step"])
 
 
 def _engine(row: Mapping[str, Any]) -> str:
@@ -84,7 +85,7 @@ def _by_variant(found: Benchmark, ratio: str) -> str:
     """A ratio's medians: variants in rows, shapes in columns."""
     cases = [case for case in found.cases if ratio in case["ratios"]]
     values = {case_of(case): case["ratios"][ratio]["value"] for case in cases}
-    said: Callable[[float], str] = "{:.0%}".format if ratio in _SHARES else _number
+    said: Callable[[float], str] = "{:.0%}".format if ratio in _SHARES else num
     variants = dict.fromkeys(case.variant for case in values)
     lines = []
     for variant in variants:
@@ -104,16 +105,11 @@ def _product_scaling(found: Benchmark, shape: tuple[int, ...]) -> str:
         if case_of(case).shape == shape and len(rows) == 2:
             one, many = sorted(rows, key=lambda row: row["threads"])
             gains += [b / a for a, b in zip(one["rounds"], many["rounds"], strict=True)]
-    return _number(median(gains)) if gains else "–"
+    return num(median(gains)) if gains else "–"
 
 
 def _shapes(found: Benchmark) -> list[tuple[int, int, int, int]]:
     return list(dict.fromkeys(case_of(case).shape for case in found.cases))
-
-
-def _number(value: float) -> str:
-    """Three digits, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _table(names: list[str], lines: Iterable[list[str]]) -> str:

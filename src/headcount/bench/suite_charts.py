@@ -34,9 +34,9 @@ def ratio_chart(frame: pd.DataFrame, name: str) -> Any:
             tooltip=tooltips(
                 variant="variant",
                 place="shape",
-                value="median|.3g",
-                low="lowest round|.3g",
-                high="highest round|.3g",
+                value="median|,.3r",
+                low="lowest round|,.3r",
+                high="highest round|,.3r",
             ),
         ),
     ]
@@ -72,8 +72,8 @@ def change_chart(changes: pd.DataFrame, noise: float) -> Any:
                 tooltip=tooltips(
                     variant="variant",
                     place="shape",
-                    before="before|.3g",
-                    after="after|.3g",
+                    before="before|,.3r",
+                    after="after|,.3r",
                     verdict="verdict",
                 ),
             )

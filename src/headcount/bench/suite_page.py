@@ -12,6 +12,7 @@ from headcount.bench.engines import named
 from headcount.bench.ratios import TITLES
 from headcount.bench.suite_charts import change_chart, ratio_chart
 from headcount.report.chart_files import inline_picture, specification
+from headcount.report.formatting import num
 from headcount.report.html import script_json
 from headcount.report.page_tables import cell_text, frame_table
 from headcount.report.section_page import PageSection, write_section_page
@@ -99,12 +100,13 @@ def _drawn(id: str, title: str, meaning: str, chart: Any) -> PageSection:
 
 def _reached(own: Any) -> str:
     """The range of a ratio, and in how many cases its target is reached."""
-    text = f"From {own['value'].min():.3g} to {own['value'].max():.3g}"
+    text = f"From {num(own['value'].min())} to {num(own['value'].max())}"
     goals = own["target"].dropna()
     if goals.empty:
         return f"{text}; there is no target."
     reached = int((own["value"] >= own["target"]).sum())
-    return f"{text}; the target of {goals.iloc[0]:.3g} is reached in {reached} of {len(own)} cases."
+    goal = num(goals.iloc[0])
+    return f"{text}; the target of {goal} is reached in {reached} of {len(own)} cases."
 
 
 def _written(changes: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from headcount.report.figures.base import Comparison
-from headcount.report.formatting import MISSING
+from headcount.report.formatting import MISSING, num
 
 _NUMBER = re.compile(r"–?|[−+-]?[\d,.]+( ?%)?")  # a dash and nothing count as numbers
 _COMPARED = (
@@ -51,8 +51,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> PageTable | None:
 def cell_text(value: Any) -> str:
     """A value as a reader writes it.
 
-    >>> [cell_text(value) for value in (12_345, 0.123456, float("nan"), True, None, "a < b")]
-    ['12,345', '0.1235', '–', 'yes', '–', 'a < b']
+    >>> [cell_text(value) for value in (12_345, 0.123456, 50_298.8, float("nan"), True, "a < b")]
+    ['12,345', '0.1235', '50,299', '–', 'yes', 'a < b']
     """
     if isinstance(value, str):
         return value
@@ -62,7 +62,7 @@ def cell_text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Integral):
         return f"{int(value):,}"
-    return f"{float(value):.4g}" if isinstance(value, Real) else str(value)
+    return num(float(value), 4) if isinstance(value, Real) else str(value)
 
 
 def _table(columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> PageTable:
