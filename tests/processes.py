@@ -76,7 +76,7 @@ def forked(
 
 
 def headcount(*words: object) -> None:
-    """The command line, as a work."""
+    """What `forked` takes to run the command line."""
     from headcount.cli import main
 
     sys.argv = ["headcount", *map(str, words)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -238,26 +239,51 @@ def test_strangers_cannot_use_a_local_cluster():
         assert connected._client.submit(os.getpid).result() != os.getpid()
 
 
-def test_a_client_that_failed_is_gone_before_the_next_is_made(monkeypatch):
-    """dask's own closing of it, in the middle of the next one's start, would never end."""
-    left, found = list[int](), list[int]()
+class FailingClient:
+    """A client that finds no scheduler, unless told to, and that only the collector finds."""
 
-    class Failing:
-        def __init__(self, *_args, **_options):
-            found.append(len(left))
-            left.append(1)
-            self.itself = self  # so that only the garbage collector finds it
+    fails: ClassVar[bool] = True
+    left: ClassVar[int] = 0  # failed and not collected
+    before: ClassVar[list[int]] = []  # such clients, whenever one was made
+
+    def __init__(self, *_args, **_options):
+        FailingClient.before.append(FailingClient.left)
+        if self.fails:
+            FailingClient.left += 1
+            self.itself = self
             raise OSError("no scheduler")
 
-        def __del__(self):
-            left.clear()
+    def __del__(self):
+        FailingClient.left = 0
 
-    monkeypatch.setattr("distributed.Client", Failing)
+
+@pytest.fixture
+def failing(monkeypatch):
+    """dask would close a failed client in the middle of the next one's start, and deadlock."""
+    monkeypatch.setattr(FailingClient, "before", [])
+    monkeypatch.setattr(FailingClient, "fails", True)
+    monkeypatch.setattr("distributed.Client", FailingClient)
     monkeypatch.setattr(cluster_address.SchedulerAddress, "require_answer", lambda *_args: None)
-    for _ in range(2):
-        with pytest.raises(InputError, match="no scheduler answers"):
-            connected_cluster("tcp://127.0.0.1:1", print).__enter__()
-    assert found == [0, 0]
+    return FailingClient
+
+
+def test_a_failed_client_is_gone_before_workers_start_here(failing):
+    with pytest.raises(InputError, match="no scheduler answers"):
+        connected_cluster("tcp://127.0.0.1:1", print).__enter__()
+    assert failing.left == 1
+    with pytest.raises(InputError, match="does not say how many"):
+        connected_cluster("local:0", print).__enter__()
+    assert failing.left == 0
+
+
+def test_a_failed_client_is_gone_before_another_one_connects(failing, monkeypatch):
+    monkeypatch.setattr(failing, "fails", False)
+    with connected_cluster("tcp://127.0.0.1:1", print) as connected:
+        monkeypatch.setattr(failing, "fails", True)
+        for _ in range(2):
+            with pytest.raises(InputError, match="no scheduler answers"):
+                connected._connect(1.0)
+    assert failing.before == [0, 0, 0]
 
 
 def test_a_tls_scheduler_with_certificates_from_the_sweep_file(tmp_path):

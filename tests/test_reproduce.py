@@ -63,7 +63,9 @@ def reproducing(folder: Path, *words: str) -> Iterator[Forked]:
     """A reproduction at work, which has stored its first runs."""
     store = folder / "here" / "runs.sqlite"
     with forked(_stored_often, "reproduce", *words, folder=folder) as process:
+        deadline = time.monotonic() + 120
         while process.running and not (store.exists() and _stored(store)):
+            assert time.monotonic() < deadline
             time.sleep(0.02)
         yield process
 

@@ -133,7 +133,7 @@ class ScriptedEngine:
     def group(self, spec: RunSpec) -> str:
         return "all"
 
-    def concurrency(self, spec: RunSpec) -> int:
+    def concurrency(self, specs: list[RunSpec]) -> int:
         return 1
 
     def capacity(self, spec: RunSpec) -> int:
@@ -185,6 +185,40 @@ def scripted(*scripts: list[float], **fields) -> tuple[ScriptedEngine, list[int]
         assert [value for _, value in result.history] == script[: len(result.history)]
         assert result.history[-1][0] == result.steps
     return engine, [result.steps for result in results]
+
+
+def test_fleets_are_under_way_together_as_far_as_their_shares_allow():
+    specs = [RunSpec(16, 4, 1, 2, seed, steps=5, check_every=5) for seed in range(8)]
+    rounds = list[list[int]]()
+
+    class Shares(ScriptedEngine):
+        """A fleet for every run; the first four take half of the engine, the others a quarter."""
+
+        def group(self, spec: RunSpec) -> str:
+            return str(spec.seed)
+
+        def concurrency(self, specs: list[RunSpec]) -> int:
+            return 2 if specs[0].seed < 4 else 4
+
+        def fleet(
+            self, specs: Sequence[RunSpec], states: Sequence[State] | None = None
+        ) -> ScriptedFleet:
+            return Watched(self, specs)
+
+    class Watched(ScriptedFleet):
+        def launch(self, steps: int) -> None:
+            super().launch(steps)
+            if not rounds or rounds[-1][-1] < 0:
+                rounds.append([])
+            rounds[-1].append(self.specs[0].seed)
+
+        def check(self) -> Check:
+            rounds[-1].append(-1)
+            return super().check()
+
+    train(specs, Shares({spec: [0.5] for spec in specs}), progress=False)
+    together = [[seed for seed in one if seed >= 0] for one in rounds]
+    assert together == [[0, 1], [2, 3], [4, 5, 6, 7]]
 
 
 def test_a_run_stops_after_five_checks_in_a_row_above_the_target():

@@ -113,7 +113,7 @@ class BlockOps:
         """The loss of each line; `logits` becomes the weighted gradient, zero beyond `rows`.
 
         In place, because the logits are the largest tensor of a step. `barred` is an answer that is
-        not allowed, or −1.
+        not allowed, never the label, or −1.
         """
         x = logits[:, :rows].float()
         x = x.masked_fill(torch.arange(rows, device=x.device) == barred[:, None], -torch.inf)

@@ -73,8 +73,8 @@ def connected_cluster(
 def _collect_failed_clients() -> None:
     """Collect clients that found no scheduler, before another is made.
 
-    A client closes itself when it is collected, with a lock that the next one holds while it
-    starts: collected in that moment, it would wait without end.
+    A client closes itself when it is collected, and takes a lock for it that the next one holds
+    while it starts: collected at that moment, it would deadlock.
     """
     gc.collect()
 

@@ -115,7 +115,7 @@ def _samples(specs: Sequence[RunSpec], engine: Engine) -> Iterator[list[RunSpec]
             continue
         same = groups[engine.group(spec)]
         # As many at once as fill the engine, and no more than a measurement has time for.
-        many = min(engine.capacity(spec), 1024 if engine.concurrency(spec) > 1 else 16)
+        many = min(engine.capacity(spec), 1024 if engine.concurrency([spec]) > 1 else 16)
         first = max(0, min(same.index(spec) - many // 2, len(same) - many))
         fleet = same[first : first + many]
         seen.update(fleet)

@@ -134,7 +134,7 @@ class LocalExecutor:
         if self._is_long(left[0]):
             return list(filter(self._is_long, left))
         seconds = _WIDE_PIECE
-        fleets = self.engine.concurrency(left[0])
+        fleets = self.engine.concurrency(left[:1])
         if fleets == 1:
             seconds = min(_PIECE, max(_FIRST_PIECE, elapsed))
         number = self._throughput.runs_in(left, seconds)

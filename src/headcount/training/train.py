@@ -120,8 +120,12 @@ class _FleetRun:
         self._engine, self._keep_weights = engine, keep_weights
         self._fleet: Fleet | None = None
         self.runs = [replace(run, history=list(run.history)) for run in runs]
-        self.share = 1 / engine.concurrency(runs[0].spec)  # of the engine
         self.taken = _taken(runs[0])
+
+    @property
+    def share(self) -> float:
+        """Of the engine."""
+        return 1 / self._engine.concurrency([run.spec for run in self.runs])
 
     def launch(self) -> int:
         """Begin the next block; returns its steps, summed over the runs."""

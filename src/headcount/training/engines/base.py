@@ -104,8 +104,8 @@ class Engine(Protocol):
         """How many runs like this one a fleet can hold."""
         ...
 
-    def concurrency(self, spec: RunSpec) -> int:
-        """How many fleets of such runs gain from being under way together."""
+    def concurrency(self, specs: Sequence[RunSpec]) -> int:
+        """How many fleets like that of these runs gain from being under way together."""
         ...
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> Fleet:

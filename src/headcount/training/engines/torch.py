@@ -42,7 +42,7 @@ class TorchEngine:
             1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model))
         )
 
-    def concurrency(self, spec: RunSpec) -> int:
+    def concurrency(self, specs: Sequence[RunSpec]) -> int:
         return 1
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TorchFleet:

@@ -61,7 +61,7 @@ class NativeEngine:
     def capacity(self, spec: RunSpec) -> int:
         return max(1, 2**29 // (6 * spec.d_model * spec.budget + 2 * spec.items * spec.d_model))
 
-    def concurrency(self, spec: RunSpec) -> int:
+    def concurrency(self, specs: Sequence[RunSpec]) -> int:
         return 1
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> NativeFleet:

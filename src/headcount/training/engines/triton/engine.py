@@ -50,13 +50,20 @@ class TritonEngine:
         shape = Shape.of(spec)
         embeddings = (2 if spec.variant == "value" else 1) * spec.items * shape.dm
         projections = spec.items * (shape.d + shape.kd)
-        floats = 6 * shape.dm * shape.d + embeddings + projections + spec.check_every * shape.l
+        contexts = (spec.check_every + spec.validation + spec.test) * shape.l
+        counts = 2 * spec.items**2 if shape.pairs else 0
+        # In words of four bytes, as if every run had a task of its own.
+        words = 6 * shape.dm * shape.d + embeddings + projections + contexts + counts
+        fleets = _MANY if shape.members == 1 else _FEW
         memory = torch.cuda.mem_get_info()[0] if self.device == "cuda" else 2**32
-        return max(1, min(_MOST_RUNS, memory // (2 * self.concurrency(spec)) // (4 * floats)))
+        return max(1, min(_MOST_RUNS, memory // (2 * fleets) // (4 * words)))
 
-    def concurrency(self, spec: RunSpec) -> int:
-        """Runs that several programs share fill the device, where they wait for other fleets."""
-        return _FEW if Shape.of(spec).members > 1 else _MANY
+    def concurrency(self, specs: Sequence[RunSpec]) -> int:
+        """Few where programs share a run: such fleets fill the device, and wait for each other."""
+        members = Shape.of(specs[0]).members
+        if members == 1:
+            return _MANY
+        return min(_MANY, max(_FEW, _slots(self.device) // (len(specs) * members)))
 
     def fleet(self, specs: Sequence[RunSpec], states: Sequence[State] | None = None) -> TritonFleet:
         return TritonFleet(specs, states or [State.initial(spec) for spec in specs], self.device)

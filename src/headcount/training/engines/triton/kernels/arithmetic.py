@@ -96,8 +96,8 @@ def _unstacked(a, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: tl.c
 def _each(a, b, KEYS: tl.constexpr, DK: tl.constexpr):
     """The products of KEYS pairs of matrices.
 
-    A warp takes whole pairs, so of one pair every warp would compute all. As plain matrices they
-    are divided between warps; a narrow head has but one.
+    Up to Triton 3.6, a warp takes whole pairs, so every warp would compute all of a single pair. As
+    plain matrices they are divided between warps. A narrow head has one warp only.
     """
     if KEYS == 1 and DK >= 64:
         one = product(tl.reshape(a, a.shape[1:]), tl.reshape(b, b.shape[1:]))

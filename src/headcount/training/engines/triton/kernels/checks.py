@@ -153,7 +153,7 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
         score = tl.zeros((TILE, TILE), tl.float32)
         for a in range(0, DK, WIDE):
             at_q = (place + source)[:, None] * D + (h // SHARE * SPREAD + h % SHARE) * DK
-            at_k = places * D + (place + target)[:, None] * KD + h // SHARE * DK
+            at_k = places.to(tl.int64) * D + (place + target)[:, None] * KD + h // SHARE * DK
             # Eight columns are read twice: a product is over 16 at least.
             at_q, at_k = at_q + a + (column % DK)[None, :], at_k + a + (column % DK)[None, :]
             q = tl.load(tables + at_q, mask=(source < m)[:, None], other=0.0)
@@ -198,6 +198,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
     tau = tl.load(thresholds + run * 3)
     row, place = tl.load(first_row + run), tl.load(first_place + run)
     head_scale, of_task = tl.load(head_scales + run), tl.load(task + run)
+    keys = tables + places.to(tl.int64) * D  # after the queries of all items
     first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
         item = tl.load(contexts + (of_task * count + j) * L + position)
@@ -212,7 +213,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
                 at = (place + item)[None, :, None] * D + head * DK + a + column
                 q = tl.load(tables + at, mask=inside[None, :, None], other=0.0)
                 at = (place + item)[None, :, None] * KD + head // SPREAD * DK + a + key_column
-                k = tl.load(tables + places * D + at, mask=inside[None, :, None], other=0.0)
+                k = tl.load(keys + at, mask=inside[None, :, None], other=0.0)
                 s += head_scores(q, k, GROUP, KEYS, L, PART)
             s = shares(s, head_scale, head, VARIANT, HEADS, SHARE, SPREAD, GROUP, LENGTH, L)
             more = joined_scores(s, head_scale, VARIANT)
