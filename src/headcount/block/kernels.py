@@ -36,16 +36,17 @@ def normed_slots(
 
 
 @jit
-def _positions(slots, own, null, example, batch, channels, heads, D: tl.constexpr,
-               LENGTH: tl.constexpr, ROWS: tl.constexpr, POSITIONS: tl.constexpr):  # fmt: skip
-    """This program's ROWS channels, and where their positions' inputs are.
+def _positions(slots, own, null, batch, channels, heads, D: tl.constexpr, LENGTH: tl.constexpr,
+               ROWS: tl.constexpr, POSITIONS: tl.constexpr):  # fmt: skip
+    """This program's ROWS channels, and where their positions' inputs for its example are.
 
     The slots and NULL are the same for all channels; after them come the queries' own inputs, one
     for each run that has some of these channels. So one tensor-core product serves all positions,
-    and a channel ignores other runs' queries. Returns the channels' lines, which are there, the
-    positions' rows, which are there, and the position of each as a column of the pattern, masked.
+    and a channel ignores other runs' queries. Returns the line of each channel and whether there is
+    such a channel, the same for the row of each position, the position's column in the pattern, and
+    which positions a channel attends to.
     """
-    first = tl.program_id(1).to(tl.int64) * ROWS
+    example, first = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64) * ROWS
     channel, position = first + tl.arange(0, ROWS), tl.arange(0, POSITIONS)
     run = first // heads + position - (LENGTH + 1)  # of a query's own input
     rows = tl.where(position == LENGTH, null, own + (run * batch + example) * D)
@@ -90,9 +91,8 @@ def attend(absorbed, slots, own, null, scales, mixed, pattern, batch, channels, 
            POSITIONS: tl.constexpr):  # fmt: skip
     """One example and ROWS channels per program: scores, softmax, mix."""
     line, mine, rows, there, column, known = _positions(
-        slots, own, null, tl.program_id(0).to(tl.int64), batch, channels, heads, D, LENGTH, ROWS,
-        POSITIONS,
-    )  # fmt: skip
+        slots, own, null, batch, channels, heads, D, LENGTH, ROWS, POSITIONS
+    )
     s = _against(absorbed + line[:, None] * D, mine, rows, there, D, ROWS, COLUMNS, POSITIONS)
     s *= tl.load(scales + line // batch, mask=mine, other=0.0)[:, None]
     s = tl.where(known, s, -float("inf"))
@@ -109,9 +109,8 @@ def attend_back(gradient, slots, own, null, scales, pattern, back, batch, channe
                 POSITIONS: tl.constexpr):  # fmt: skip
     """The same two products as `attend`, with the softmax's derivative between them."""
     line, mine, rows, there, column, known = _positions(
-        slots, own, null, tl.program_id(0).to(tl.int64), batch, channels, heads, D, LENGTH, ROWS,
-        POSITIONS,
-    )  # fmt: skip
+        slots, own, null, batch, channels, heads, D, LENGTH, ROWS, POSITIONS
+    )
     g = _against(gradient + line[:, None] * D, mine, rows, there, D, ROWS, COLUMNS, POSITIONS)
     p = tl.load(pattern + line[:, None] * (LENGTH + 2) + column, mask=known, other=0.0)
     scale = tl.load(scales + line // batch, mask=mine, other=0.0)
