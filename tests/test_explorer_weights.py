@@ -15,10 +15,8 @@ pytestmark = pytest.mark.browser
 def test_dropped_files_are_shown(explorer, own_files):
     page = explorer("#view=weights")
     page.set_input_files("input[type=file]", [str(own_files[".csv"]), str(own_files[".npy"])])
-    page.wait_for_function(
-        "document.querySelector('#weights .told').textContent.includes('Still needed')"
-    )
-    assert "Still needed: weights (.safetensors)." in page.inner_text("#weights .told")
+    needed = "Still needed: weights (.safetensors)."  # at first the page asks for all three
+    page.locator("#weights .told", has_text=needed).wait_for()
     drop_file(page, own_files[".safetensors"])
     page.wait_for_selector("#weights.filled")
     assert page.inner_text("#weights .told").startswith("Exact: every edge")
