@@ -48,15 +48,11 @@ class TritonEngine:
 
     def capacity(self, spec: RunSpec) -> int:
         shape = Shape.of(spec)
-        embeddings = (2 if spec.variant == "value" else 1) * spec.items * shape.dm
-        projections = spec.items * (shape.d + shape.kd)
-        contexts = (spec.check_every + spec.validation + spec.test) * shape.l
-        counts = 2 * spec.items**2 if shape.pairs else 0
-        # In words of four bytes, as if every run had a task of its own.
-        words = 6 * shape.dm * shape.d + embeddings + projections + contexts + counts
+        tables = 2 * spec.items * (shape.d + shape.dm)
+        floats = 6 * shape.dm * shape.d + tables + spec.check_every * shape.l
         fleets = _MANY if shape.members == 1 else _FEW
         memory = torch.cuda.mem_get_info()[0] if self.device == "cuda" else 2**32
-        return max(1, min(_MOST_RUNS, memory // (2 * fleets) // (4 * words)))
+        return max(1, min(_MOST_RUNS, memory // (2 * fleets) // (4 * floats)))
 
     def concurrency(self, specs: Sequence[RunSpec]) -> int:
         """Few where programs share a run: such fleets fill the device, and wait for each other."""
