@@ -81,7 +81,6 @@ def test_programs_that_share_a_run_come_to_what_one_does(spec, members, monkeypa
     engine = made("triton")
     if engine.device != "cpu":
         pytest.skip("tests/test_engine_cuda.py has them run at once")
-    from headcount.training.engines.triton import engine as triton_engine
     from headcount.training.engines.triton.kernels import together
 
     specs = [replace(spec, validation=2, test=2)]
@@ -93,7 +92,7 @@ def test_programs_that_share_a_run_come_to_what_one_does(spec, members, monkeypa
 
     received, words = together._received, torch.zeros(2**18, dtype=torch.int64)
     monkeypatch.setattr(together, "_received", lambda *given: (received(*given)[0], 0))
-    monkeypatch.setattr(triton_engine, "_slots", lambda device: alone.shape.members)
+    monkeypatch.setattr(engine, "_slots", alone.shape.members)
     for _ in range(3 if min(members) > 1 else 2):
         shared = engine.fleet(specs, [deepcopy(start)])
         monkeypatch.setattr(shared, "_words", lambda count: words)
@@ -121,42 +120,42 @@ def test_a_kernel_asks_for_no_more_threads_and_tiles_than_a_gpu_has(
 
 
 @given(
-    sizes=st.tuples(st.integers(64, 4096), st.integers(1, 600), st.integers(1, 70)),
+    sizes=st.tuples(st.integers(64, 4096), st.integers(8, 600), st.integers(1, 40)),
     key_dim=st.integers(1, 40),
-    degree=st.sampled_from([1, 3, 40]),
-    length=st.integers(1, 64),
-    validation=st.integers(1, 2000),
-    variant=st.sampled_from(["max", "softmax", "sum"]),
-    graph=st.sampled_from(["regular", "skewed", "0" * 32]),
+    variant=st.sampled_from(["max", "value"]),
+    runs=st.integers(1, 8192),
+    gigabytes=st.integers(1, 80),
 )
-def test_the_smallest_problem_has_the_same_kernels(
-    sizes, key_dim, degree, length, validation, variant, graph
-):
-    """It is what kernels are compiled with ahead of a sweep."""
-    triton_warmup = pytest.importorskip("headcount.training.engines.triton.warmup")
-    from headcount.training.engines.triton.shape import Shape
+def test_fleets_side_by_side_fit_into_memory(sizes, key_dim, variant, runs, gigabytes):
+    engine = deepcopy(made("triton"))
+    from headcount.training.engines.triton.memory import run_bytes
 
-    more = {"degree": degree, "length": length, "validation": validation, "variant": variant}
-    spec = RunSpec(*sizes, key_dim, graph=graph, **more)
-    small = triton_warmup.smallest(spec)
-    assert Shape.of(small) == Shape.of(spec)
-    assert small.items <= 129
+    engine._memory, engine._slots = gigabytes * 2**30, 264
+    spec = RunSpec(*sizes, key_dim, variant=variant)
+    runs = min(runs, engine.capacity(spec))
+    smaller = replace(spec, items=spec.length)  # one fleet takes runs of any number of items
+    fleets = engine.concurrency([smaller] + [spec] * (runs - 1) if runs > 1 else [spec])
+    assert fleets * runs * run_bytes(spec) <= engine._memory or fleets == 1
+    assert runs * run_bytes(spec) <= engine._memory / 8 or runs == 1
 
 
-def test_kernels_are_compiled_ahead_for_every_shape(monkeypatch):
-    """Slow shapes go to other processes; the count is of shapes, not of runs."""
-    pytest.importorskip("triton")
-    from headcount.training.engines.triton import warmup as triton_warmup
-    from headcount.training.engines.triton.engine import TritonEngine
+@pytest.mark.parametrize(
+    "spec",
+    [
+        RunSpec(40, 12, 4, 3, validation=9, test=20, check_every=7),
+        RunSpec(60, 20, 6, 3, validation=2, test=20, variant="value"),
+        RunSpec(60, 20, 6, 3, validation=2, test=2, variant="softmax", kv_heads=2),
+    ],
+)
+def test_a_run_takes_no_more_memory_than_is_counted(spec):
+    """All that grows with the task: the graph, some bytes per edge, is not counted."""
+    from headcount.training.engines.triton.memory import run_bytes
 
-    if (engine := TritonEngine()).device != "cpu":
-        pytest.skip("with a device the kernels compile for good")
-    monkeypatch.setattr(triton_warmup, "_CACHED", -1.0)  # every shape counts as slow
-    monkeypatch.setattr(triton_warmup, "cores", lambda: 2)
-    monkeypatch.setattr(triton_warmup, "_MOST_PROCESSES", 1)  # each imports torch
-    touched = []
-    monkeypatch.setattr(triton_warmup, "touch", lambda spec, engine: touched.append(spec))
-    small = RunSpec(32, 16, 1, 4, validation=2, test=2, check_every=2, steps=2)
-    specs = [replace(small, heads=heads, seed=seed) for heads in (1, 2, 4) for seed in (0, 1)]
-    assert triton_warmup.warm_up(specs, engine) == 3
-    assert [spec.heads for spec in touched] == [4]  # the largest, here; the others elsewhere
+    fleet = made("triton").fleet([replace(spec, seed=seed) for seed in range(3)])
+    runs, problems = fleet._runs, fleet._problems
+    kept = [runs.weights, runs.first, runs.second, problems.rows, problems.messages]
+    kept += [*problems.contexts.values(), *problems.counts.values()]
+    taken = sum(part.numel() * part.element_size() for part in kept)
+    # In a block of steps come its contexts, and in a check the projections.
+    per_run = spec.check_every * fleet.shape.l + spec.items * (fleet.shape.d + fleet.shape.kd)
+    assert taken + 3 * 4 * per_run == 3 * run_bytes(spec)

@@ -26,7 +26,6 @@ from headcount.sweeps.runner import LocalExecutor, run_sweep
 from headcount.sweeps.writer import SweepWriter
 from headcount.training.engines.selection import choose_engine
 from headcount.training.engines.torch import TorchEngine
-from headcount.training.engines.triton import warmup
 from headcount.training.train import UnderWay
 from tests.sweep_runs import table
 
@@ -154,12 +153,15 @@ def test_a_worker_warms_every_shape_once(monkeypatch):
 
 def test_a_daemonic_worker_compiles_its_kernels_itself(monkeypatch):
     """dask's workers may not start processes."""
-    touched = list[RunSpec]()
-    monkeypatch.setattr(warmup, "touch", lambda spec, engine: touched.append(spec))
-    monkeypatch.setattr(warmup, "_CACHED", -1.0)  # every shape counts as compiled anew
-    monkeypatch.setattr(warmup, "current_process", lambda: SimpleNamespace(daemon=True))
-    assert warmup.warm_up(SPECS, TorchEngine("cpu")) == 2
-    assert len(touched) == 2
+    from headcount.training.engines.triton import compilation
+
+    compiled = list[RunSpec]()
+    of = staticmethod(lambda spec, slots: compiled.append(spec))
+    monkeypatch.setattr(compilation.Compilation, "of", of)
+    monkeypatch.setattr(compilation, "_CACHED", -1.0)  # every shape counts as compiled anew
+    monkeypatch.setattr(compilation, "current_process", lambda: SimpleNamespace(daemon=True))
+    assert compilation.compile_ahead(SPECS, slots=264) == 2
+    assert len(compiled) == 2
 
 
 def test_the_slurm_example_gives_every_worker_one_gpu():

@@ -73,7 +73,8 @@ class EngineSubject(Subject):
         engine = _engine(self.name, self.device, self.threads)
         spec = self.case.specs(1)[0]
         size = engine.capacity(spec)
-        self.runs = min(self.runs, size * engine.concurrency([spec]))
+        fleets = engine.concurrency(self.case.specs(min(self.runs, size)))
+        self.runs = min(self.runs, size * fleets)
         specs = self.case.specs(self.runs)
         for first in range(0, self.runs, size):
             fleet = engine.fleet(specs[first : first + size])

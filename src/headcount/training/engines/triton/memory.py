@@ -102,6 +102,17 @@ class Runs:
         return Runs(**{name: getattr(self, name)[which] for name in given})
 
 
+def run_bytes(spec: RunSpec) -> int:
+    """What a run takes at most, with a task of its own and its part in a check."""
+    shape = Shape.of(spec)
+    state = 3 * shape.dm * (shape.d + shape.kd)
+    rows = spec.items * shape.dm * (2 if shape.variant == "value" else 1)
+    projected = spec.items * (shape.d + shape.kd)
+    contexts = (spec.check_every + spec.validation + spec.test) * shape.l
+    counts = 2 * spec.items**2 if shape.pairs else 0
+    return 4 * (state + rows + projected + contexts + counts)
+
+
 def padded(
     parts: list[Tensor], specs: Sequence[RunSpec], shape: Shape
 ) -> Float[Tensor, "runs entries"]:
