@@ -89,13 +89,20 @@ def compile_ahead(specs: Sequence[RunSpec], slots: int) -> int:
 
 def smallest(spec: RunSpec) -> RunSpec:
     """A run with the same kernels and the smallest problem, which any process draws at once."""
-    own = {"graph": "random", "degree": 1} if is_content_hash(spec.graph) else {}
-    degree = own.get("degree", spec.degree)
-    items = 2 * max(spec.length, degree) + 1
+    graph = "random" if is_content_hash(spec.graph) else spec.graph
+    items = 2 * spec.length + 3
     # A check goes over all pairs unless they are many more than the contexts hold, as they are if
     # there is but one context.
     contexts = -(-(items**2) // spec.length**2) if Shape.of(spec).pairs else 1
-    return replace(spec, items=items, table="gaussian", validation=contexts, test=contexts, **own)
+    return replace(
+        spec,
+        items=items,
+        graph=graph,
+        degree=min(spec.degree, 2),
+        table="gaussian",
+        validation=contexts,
+        test=contexts,
+    )
 
 
 def _by_shape(specs: Sequence[RunSpec]) -> list[RunSpec]:

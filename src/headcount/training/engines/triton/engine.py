@@ -33,8 +33,9 @@ class TritonEngine:
             self._slots = 2 * torch.cuda.get_device_properties("cuda").multi_processor_count
 
     def group(self, spec: RunSpec) -> Hashable:
+        shape, degree = Shape.of(spec), spec.degree
         protocol = (spec.rate, spec.learning_rate, spec.sharpness, spec.validation, spec.test)
-        return Shape.of(spec), *protocol
+        return shape, degree if shape.targets else 0, *protocol
 
     def capacity(self, spec: RunSpec) -> int:
         return max(1, min(_MOST_RUNS, self._memory // _FEW // run_bytes(spec)))

@@ -81,7 +81,7 @@ class TritonFleet:
         given = (
             runs.weights, runs.first, runs.second, runs.threshold, runs.diverged,
             self._drawn(steps), problems.rows, problems.targets, problems.starts,
-            problems.messages, runs.first_row, problems.halvings,
+            problems.messages, runs.first_row, problems.looks,
             _scales(spec.learning_rate, self.device), runs.head_scales,
         )  # fmt: skip
         protocol, constants = (steps, self.taken, spec.sharpness), shape.constants()
@@ -158,8 +158,8 @@ class TritonFleet:
         self._launch(
             checks.draw_contexts, (len(runs), -(-steps // _DRAWN)), 1,
             contexts, runs.keys, runs.items, runs.first_row, self._problems.targets,
-            self._problems.starts, self._problems.halvings, steps, self.taken, chance,
-            DEGREE=shape.degree, LENGTH=shape.length, L=shape.l, BLOCK=_DRAWN,
+            self._problems.starts, self._problems.looks, steps, self.taken, chance,
+            TARGETS=shape.targets, LENGTH=shape.length, L=shape.l, BLOCK=_DRAWN,
         )  # fmt: skip
         return contexts
 
@@ -213,7 +213,7 @@ class TritonFleet:
         self._launch(
             checks.tally_contexts, (len(runs), parts), shape.check_warps,
             tallies, tables, runs.threshold, contexts, runs.task, self._problems.targets,
-            self._problems.starts, self._problems.halvings, self._problems.messages,
+            self._problems.starts, self._problems.looks, self._problems.messages,
             runs.first_row, runs.first_place, runs.head_scales, runs.places, contexts.shape[1],
             PER=_PER, **shape.check_constants(), GROUP=shape.group, PART=shape.part,
         )  # fmt: skip

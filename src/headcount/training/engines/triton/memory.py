@@ -28,7 +28,7 @@ class Problems:
     messages: Float[Tensor, "all_items_or_none dm"]  # only `value` reads them
     targets: Int[Tensor, " all_edges"]  # of each item in turn
     starts: Int[Tensor, " ends"]  # where an item's targets begin, one more at the end
-    halvings: int  # after which a bisection of any item's targets has ended
+    looks: int  # at an item's targets: one at each, or the halvings of a bisection
     contexts: dict[str, Int[Tensor, "tasks count l"]]  # by name: validation, test
     counts: dict[str, Int[Tensor, " pairs"]]  # of all tasks' pairs; empty unless checks use pairs
 
@@ -53,7 +53,7 @@ class Problems:
             packed([task.messages for task in tasks if shape.variant == "value"]),
             torch.cat([torch.tensor(task.graph.targets) for task in tasks]).int().to(device),
             torch.cat([torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)]).to(device),
-            int(degrees.max()).bit_length(),
+            int(degrees.max()) if shape.targets else int(degrees.max()).bit_length(),
             {name: contexts(name) for name in _SETS},
             {name: counts(name) for name in _SETS} if shape.pairs else {},
         )

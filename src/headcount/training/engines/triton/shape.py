@@ -25,7 +25,7 @@ class Shape:
     """
 
     variant: str
-    degree: int  # of every item, or 0
+    targets: int  # of every item: 1, or 2 for several; 0 where they differ
     heads: int
     h: int  # padded
     length: int
@@ -44,7 +44,7 @@ class Shape:
         share = spec.heads // spec.key_heads
         return cls(
             "max" if joined else spec.variant,
-            spec.degree if spec.graph == "regular" else 0,
+            min(spec.degree, 2) if spec.graph == "regular" else 0,
             heads,
             _power(heads // share, 1) * _power(share, 1),
             spec.length,
@@ -130,7 +130,7 @@ class Shape:
         """The kernels' constexpr arguments."""
         return {
             "VARIANT": self.variant,
-            "DEGREE": self.degree,
+            "TARGETS": self.targets,
             "HEADS": self.heads,
             "H": self.h,
             "SHARE": self.share,

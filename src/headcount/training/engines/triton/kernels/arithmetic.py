@@ -203,25 +203,26 @@ def among(targets, first, end, item, halvings):
 
 
 @jit
-def labels(targets, starts, halvings, row, item, DEGREE: tl.constexpr, LENGTH: tl.constexpr,
+def labels(targets, starts, looks, row, item, TARGETS: tl.constexpr, LENGTH: tl.constexpr,
            L: tl.constexpr):  # fmt: skip
     """y_pq as [L, L]: is item q an out-neighbour of item p?
 
-    Where all items have DEGREE of them, each is compared. Otherwise (DEGREE = 0) the neighbours of
-    item i are targets[starts[i]:starts[i + 1]], and one kernel serves all graphs: an item may have
-    none of them or thousands.
+    All items have one where TARGETS is 1 and `looks` of them where it is 2: each is compared. Where
+    it is 0, those of item i are targets[starts[i]:starts[i + 1]], none or thousands of them, among
+    which `looks` halvings find an item.
     """
     # Padded positions hold item −1 and load target −2: they match nothing, nor each other.
     inside = tl.arange(0, L) < LENGTH
-    if DEGREE == 0:
+    if TARGETS == 0:
         first = tl.load(starts + row + item, mask=inside, other=0)
         end = tl.load(starts + row + item + 1, mask=inside, other=0)
         item = tl.broadcast_to(item[None, :], (L, L))
-        y = among(targets, first[:, None], end[:, None], item, halvings)
+        y = among(targets, first[:, None], end[:, None], item, looks)
     else:
+        each = 1 if TARGETS == 1 else looks
         y = tl.zeros((L, L), tl.int1)
-        for j in range(DEGREE):
-            target = tl.load(targets + (row + item) * DEGREE + j, mask=inside, other=-2)
+        for j in range(each):
+            target = tl.load(targets + (row + item) * each + j, mask=inside, other=-2)
             y |= target[:, None] == item[None, :]
     return y
 
@@ -241,7 +242,7 @@ def retrieval_error(joined, y, valid, messages, row, item, b, LENGTH: tl.constex
 
 @jit
 def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
-             DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+             TARGETS: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
              BLOCK: tl.constexpr):  # fmt: skip
     """∂L/∂S of the joined scores [L, L]: the logistic loss, or Eq. (4)."""
     if VARIANT == "value":
@@ -256,7 +257,7 @@ def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
         slope = tl.where(valid[:, None], slope, 0.0) * (2.0 / count)
     else:
         chance = _reciprocal(1.0 + tl.exp(-alpha * (joined - tau)))
-        if DEGREE == 1:  # a permutation
+        if TARGETS == 1:  # a permutation
             weight = LENGTH - 1.0
         else:  # Eq. (30)
             count = tl.sum(y.to(tl.float32))

@@ -46,9 +46,9 @@ def _row(a, slot, j):
     return tl.sum(tl.where(slot == j, a, 0), axis=0)[None, :]
 
 
-@jit(do_not_specialize=["halvings", "steps", "taken", "chance"])
-def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, steps, taken, chance,
-                  DEGREE: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr,
+@jit(do_not_specialize=["looks", "steps", "taken", "chance"])
+def draw_contexts(contexts, keys, items, first_row, targets, starts, looks, steps, taken, chance,
+                  TARGETS: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr,
                   BLOCK: tl.constexpr):  # fmt: skip
     """Contexts taken … taken + steps − 1 of every run's stream: ContextSampler, bit for bit.
 
@@ -75,21 +75,22 @@ def draw_contexts(contexts, keys, items, first_row, targets, starts, halvings, s
     drawn, chosen = context, (choose.to(tl.int64) < chance).to(tl.int32)
     other = _below(place, tl.zeros_like(slot) + (LENGTH - 1))
     other += (other >= slot).to(tl.int32)
-    pointed = _below(which, tl.zeros_like(slot) + DEGREE)
+    each = 1 if TARGETS == 1 else looks  # `labels` says what they are
+    pointed = _below(which, tl.zeros_like(slot) + each)
     for p in range(LENGTH):
         source = _row(drawn, slot, p)
         acts = (_row(chosen, slot, p) > 0) & (_row(context, slot, p) == source) & (LENGTH > 1)
-        if DEGREE == 0:
+        if TARGETS == 0:
             first, end = tl.load(starts + row + source), tl.load(starts + row + source + 1)
-            there = among(targets, first, end, context, halvings).to(tl.int32)
+            there = among(targets, first, end, context, looks).to(tl.int32)
             acts = acts & (end > first) & (tl.max(there, axis=0)[None, :] == 0)
             at = first + _below(_row(which, slot, p), (end - first).to(tl.int32))
             target = tl.load(targets + at, mask=acts, other=0)
         else:
-            for j in range(DEGREE):
-                neighbor = tl.load(targets + (row + source) * DEGREE + j)
+            for j in range(each):
+                neighbor = tl.load(targets + (row + source) * each + j)
                 acts = acts & (tl.max((context == neighbor).to(tl.int32), axis=0)[None, :] == 0)
-            target = tl.load(targets + (row + source) * DEGREE + _row(pointed, slot, p))
+            target = tl.load(targets + (row + source) * each + _row(pointed, slot, p))
         context = tl.where(acts & (slot == _row(other, slot, p)), target, context)
     tl.store(contexts + (run * steps + n) * L + slot, context, mask=n < steps)
 
@@ -174,10 +175,10 @@ def tally_pairs(tallies, tables, thresholds, counts, first_count, items, first_p
     tl.store(at + 1, tl.sum(tl.maximum(turned - above, 0)).to(tl.float64))
 
 
-@jit(do_not_specialize=["halvings", "places", "count"])
-def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, halvings, messages,
+@jit(do_not_specialize=["looks", "places", "count"])
+def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts, looks, messages,
                    first_row, first_place, head_scales, places, count, PER: tl.constexpr,
-                   VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                   VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                    LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
                    BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
@@ -202,7 +203,7 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
     first, second = tl.zeros((L, L), tl.float32), tl.zeros((L, L), tl.float32)
     for j in range(part * PER, tl.minimum(part * PER + PER, count)):
         item = tl.load(contexts + (of_task * count + j) * L + position)
-        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, looks, row, item, TARGETS, LENGTH, L)
         joined = nothing_joined(L, VARIANT)
         for slot in range(0, HEADS // SHARE * ROOM, GROUP):
             head = slot

@@ -35,10 +35,10 @@ from headcount.training.engines.triton.kernels.protocol import (
 )
 
 
-@jit(do_not_specialize=["steps", "taken", "halvings"])
+@jit(do_not_specialize=["steps", "taken", "looks"])
 def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
-                   starts, messages, first_row, halvings, scales, head_scales, steps, taken, alpha,
-                   VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                   starts, messages, first_row, looks, scales, head_scales, steps, taken, alpha,
+                   VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                    LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
                    BLOCK: tl.constexpr):  # fmt: skip
@@ -64,7 +64,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     diverged = tl.load(diverged_at + run)
     for n in range(steps):
         item = tl.load(contexts + (run * steps + n) * L + position)
-        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, looks, row, item, TARGETS, LENGTH, L)
         x = tl.load(
             rows + (row + item)[:, None] * DM + i[None, :],
             mask=(position < LENGTH)[:, None],
@@ -76,7 +76,7 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
         s = shares(s, head_scale, 0, VARIANT, HEADS, SHARE, SPREAD, H, LENGTH, L)
         joined = joined_scores(s, head_scale, VARIANT)
         slope = slope_of(
-            joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
+            joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
         )
         s = head_slopes(s, joined, slope, head_scale, 0, VARIANT, HEADS, SHARE, SPREAD, H)
         dq = side_by_side(query_slopes(s, k, H, KEYS, L, DK), L, D)
@@ -111,11 +111,11 @@ def _update(x_at, inside, gradient, weights, firsts, seconds, at, rate, scale, D
         tl.store(seconds + here, v)
 
 
-@jit(do_not_specialize=["steps", "taken", "halvings"])
+@jit(do_not_specialize=["steps", "taken", "looks"])
 def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
-                    starts, messages, first_row, halvings, scales, head_scales, scratch, steps,
+                    starts, messages, first_row, looks, scales, head_scales, scratch, steps,
                     taken, alpha,
-                    VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                    VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                     H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                     LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
                     BLOCK: tl.constexpr, GROUP: tl.constexpr, PART: tl.constexpr):  # fmt: skip
@@ -154,7 +154,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
     inside = position < LENGTH
     for n in range(steps):
         item = tl.load(contexts + (run * steps + n) * L + position)
-        y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
+        y = labels(targets, starts, looks, row, item, TARGETS, LENGTH, L)
         x_at = rows + (row + item) * DM
         rate, scale = step_scales(scales, taken + n)
         joined = nothing_joined(L, VARIANT)
@@ -186,7 +186,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
             more = joined_scores(s, head_scale, VARIANT)
             joined = with_more(joined, more, head_scale, VARIANT)
         slope = slope_of(
-            joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
+            joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
         )
         # Memory is shared by the program's threads, and each reads below what others wrote above.
         tl.debug_barrier()

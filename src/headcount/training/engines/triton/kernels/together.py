@@ -185,11 +185,11 @@ def _scores_of_all(own, words, number, tag, L: tl.constexpr, H: tl.constexpr,
     return s
 
 
-@jit(do_not_specialize=["runs", "steps", "taken", "halvings"])
+@jit(do_not_specialize=["runs", "steps", "taken", "looks"])
 def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, rows, targets,
-                   starts, messages, first_row, halvings, scales, head_scales, words, runs, steps,
+                   starts, messages, first_row, looks, scales, head_scales, words, runs, steps,
                    taken, alpha,
-                   VARIANT: tl.constexpr, DEGREE: tl.constexpr, HEADS: tl.constexpr,
+                   VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                    LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
                    BLOCK: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
@@ -228,7 +228,7 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             tag = turn * steps + n + 1
             following = tl.minimum(n + 1, steps - 1)  # read ahead, as the rows to read depend on it
             following = tl.load(contexts + (run * steps + following) * L + position)
-            y = labels(targets, starts, halvings, row, item, DEGREE, LENGTH, L)
+            y = labels(targets, starts, looks, row, item, TARGETS, LENGTH, L)
             rate, scale = step_scales(scales, taken + n)
             x_at = rows + (row + item) * DM + down * TALL
             x = _embeddings(x_at, LENGTH, L, TALL, PARTS)
@@ -245,7 +245,7 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             if ACROSS > 1 and PIECES == 1:
                 joined = _joined_by_all(joined, joins, across, tag, head_scale, L, ACROSS, VARIANT)
             slope = slope_of(
-                joined, y, tau, alpha, messages, row, item, VARIANT, DEGREE, LENGTH, L, DM, BLOCK
+                joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
             )
             s = head_slopes(
                 s, joined, slope, head_scale, first, VARIANT, HEADS, SHARE, SPREAD, KNOWN
