@@ -23,6 +23,10 @@ SHARED_RUNS = [
     RunSpec(64, 256, 3, 40, 5, validation=12, test=4, variant="value"),
     RunSpec(64, 512, 1, 100, 6, validation=12, test=4, degree=2),
     RunSpec(64, 512, 64, 2, 7, validation=12, test=4, length=20),
+    RunSpec(64, 512, 16, 6, 8, validation=12, test=4, variant="value"),
+    RunSpec(64, 128, 16, 6, 9, validation=12, test=4, kv_heads=4),
+    RunSpec(64, 512, 12, 6, 10, validation=12, test=4, kv_heads=4, variant="softmax"),
+    RunSpec(64, 512, 16, 6, 11, validation=12, test=4, kv_heads=4, variant="value"),
 ]
 
 
@@ -37,7 +41,7 @@ def bits_of(fleet, row):
 
 
 @pytest.mark.parametrize("runs", [150, 50])  # more than fit; less, but not those of two fleets
-@pytest.mark.parametrize("spec", SHARED_RUNS[:4])
+@pytest.mark.parametrize("spec", [*SHARED_RUNS[:4], *SHARED_RUNS[-2:]])
 def test_fleets_of_shared_runs_side_by_side(spec, runs):
     """Fleets on streams of their own do not block each other; a run ends as if it were alone."""
     engine = made("triton")

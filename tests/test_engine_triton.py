@@ -51,6 +51,11 @@ FEW += [
     (RunSpec(20, 20, 5, 50, 5, variant="sum", length=4, validation=2, **ONE), 0),
     (RunSpec(20, 20, 6, 50, 5, variant="value", length=4, validation=2, **TWO), 0),
     (RunSpec(12, 20, 2, 130, 6, length=4, validation=2, **ONE), 0),
+    # Keys repeated for their heads: by a program that keeps all, and by several.
+    (RunSpec(20, 30, 8, 8, 7, length=7, validation=2, **TWO), 100),
+    (RunSpec(20, 30, 6, 16, 8, length=4, validation=2, variant="softmax", **TWO), 100),
+    (RunSpec(20, 60, 8, 8, 9, length=4, validation=2, variant="value", **TWO), 100),
+    (RunSpec(20, 60, 9, 8, 9, length=4, validation=2, **JOINED, **THREE), 0),
 ]
 
 
@@ -68,6 +73,11 @@ SHARED_RUNS = [
     (RunSpec(20, 130, 6, 7, 3, length=16, variant="softmax"), (2, 2)),
     (RunSpec(20, 130, 1, 40, 4, length=16, degree=2), (2, 2)),
     (RunSpec(20, 90, 3, 40, 5, length=4, variant="value"), (6, 1)),
+    (RunSpec(20, 200, 5, 5, 6, length=7, variant="value"), (2, 2)),
+    (RunSpec(20, 100, 12, 6, 7, length=16, kv_heads=3), (3, 1)),
+    (RunSpec(20, 200, 12, 5, 8, length=7, kv_heads=4, variant="softmax"), (4, 2)),
+    (RunSpec(20, 70, 8, 12, 9, length=4, kv_heads=4, variant="value"), (4, 1)),
+    (RunSpec(20, 130, 6, 8, 10, length=4, kv_heads=3, variant="sum"), (2, 2)),
 ]
 
 

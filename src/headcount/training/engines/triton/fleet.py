@@ -88,8 +88,10 @@ class TritonFleet:
         if shape.together and (self._slots == 1 or shape.members <= self._slots):
             self._train_together(given, protocol)
         elif shape.resident:
-            grid = (len(runs),)
-            self._launch(training.train_resident, grid, shape.warps, *given, *protocol, **constants)
+            self._launch(
+                training.train_resident, (len(runs),), shape.warps, *given, *protocol, **constants,
+                REPEATED=shape.repeated,
+            )  # fmt: skip
         else:
             per_run = shape.l * (shape.d + shape.kd) + shape.h * shape.l**2
             self._launch(
@@ -103,12 +105,13 @@ class TritonFleet:
         shape, runs, slots = self.shape, len(self._runs), self._slots
         assert shape.together is not None
         constants, members, groups = shape.constants() | shape.together, shape.members, runs
+        del constants["BLOCK"]  # a program has all of its part at once
         if members > slots:  # the interpreter, where one program has all of a run
             constants, members = constants | {"WIDE": 2 * shape.d, "ACROSS": 1, "DOWN": 1}, 1
         elif members > 1:
             groups = min(runs, slots // members)
             constants["launch_cooperative_grid"] = True  # they wait for one another
-        words = 2 * members * (constants["WIDE"] * shape.l + shape.l**2)
+        words = 2 * members * (constants["WIDE"] * shape.l + 2 * shape.l**2)
         self._launch(
             together.train_together, (groups * members,), 4, *given, self._words(groups * words),
             runs, *protocol, **constants,

@@ -78,19 +78,26 @@ class Shape:
         """How several programs hold a larger state in their registers; None where it is streamed.
 
         ACROSS beside each other have different columns, WIDE each of W_Q and W_K together, and DOWN
-        below each other have different rows. Each updates what it has in PARTS.
+        below each other have different rows. Each updates what it has in PARTS. Heads that share a
+        key are in one program.
         """
         wide = min(2 * self.d, _TILE // min(self.dm, 128))
         tall = min(self.dm, _TILE // wide)
-        across, down = -(-2 * self.heads * self.dk // wide), self.dm // tall
+        columns = 2 * self.heads // self.share * self.spread * self.dk
+        across, down = -(-columns // wide), self.dm // tall
         heads = self.h if 2 * self.dk > wide else wide // 2 // self.dk
         fits = heads * self.l**2 <= _SCORES and self.l <= 32 and across * down <= _MOST_MEMBERS
         # The largest tensor operations take 64 rows, and a tile of 512 spills.
-        suits = wide >= 64 and self.dm >= 64 and self.spread == 1
+        suits = wide >= 64 and self.dm >= 64 and self._key_wide <= wide
         # One tile alone is faster too than as `train_resident` has it, by 18 %.
         if not (fits and suits) or self.dm * self.d < _RESIDENT:
             return None
         return {"WIDE": wide, "ACROSS": across, "DOWN": down, "PARTS": max(1, tall // 32)}
+
+    @property
+    def _key_wide(self) -> int:
+        """Columns of a shared key's heads, each with a copy of the key; 0 where none is shared."""
+        return 2 * self.spread * self.dk if self.spread > 1 else 0
 
     @property
     def members(self) -> int:
@@ -105,6 +112,11 @@ class Shape:
         """
         heads = self.h if self.resident else self.group
         return max(min(4, _power(self.dm * self.d // 512, 1)), heads * self.l**2 // 1024)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether each head has a copy of its key: a warp takes whole pairs of matrices."""
+        return self.spread > 1 and self.h // self.spread < self.warps
 
     @property
     def check_warps(self) -> int:

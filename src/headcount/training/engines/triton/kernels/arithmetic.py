@@ -130,6 +130,22 @@ def key_slopes(s, q, H: tl.constexpr, KEYS: tl.constexpr, L: tl.constexpr, DK: t
 
 
 @jit
+def repeated_sums(dk, H: tl.constexpr, SPREAD: tl.constexpr, L: tl.constexpr, DK: tl.constexpr):
+    """The slopes [H, L, DK] of keys repeated for their heads: each is the sum over its key's."""
+    total = tl.sum(tl.reshape(dk, (H // SPREAD, SPREAD, L, DK)), axis=1)
+    total = tl.broadcast_to(tl.expand_dims(total, 1), (H // SPREAD, SPREAD, L, DK))
+    return tl.reshape(total, (H, L, DK))
+
+
+@jit
+def key_column(column, SPREAD: tl.constexpr, DK: tl.constexpr):
+    """The column of W_K that belongs to a column of W_Q."""
+    if SPREAD > 1:
+        column = column // (SPREAD * DK) * DK + column % DK
+    return column
+
+
+@jit
 def _real(head, HEADS: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr, H: tl.constexpr):
     """Which of the H heads from `head` on are not padding, as [H, 1, 1]."""
     n = head + tl.arange(0, H)
@@ -228,33 +244,42 @@ def labels(targets, starts, looks, row, item, TARGETS: tl.constexpr, LENGTH: tl.
 
 
 @jit
-def retrieval_error(joined, y, valid, messages, row, item, b, LENGTH: tl.constexpr,
-                    L: tl.constexpr, DM: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Columns b … b + BLOCK of the messages and of the error ((S − y) V) of the valid rows."""
+def messages_of(messages, row, item, b, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
+                BLOCK: tl.constexpr):  # fmt: skip
+    """Columns b … b + BLOCK of the context's messages V."""
     inside = tl.arange(0, L) < LENGTH
-    v = tl.load(
-        messages + (row + item)[:, None] * DM + (b + tl.arange(0, BLOCK))[None, :],
-        mask=inside[:, None],
-        other=0.0,
-    )
-    return v, product(tl.where(valid[:, None], joined - y.to(tl.float32), 0.0), v)
+    at = messages + (row + item)[:, None] * DM + (b + tl.arange(0, BLOCK))[None, :]
+    return tl.load(at, mask=inside[:, None], other=0.0)
 
 
 @jit
-def slope_of(joined, y, tau, alpha, messages, row, item, VARIANT: tl.constexpr,
-             TARGETS: tl.constexpr, LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr,
-             BLOCK: tl.constexpr):  # fmt: skip
-    """∂L/∂S of the joined scores [L, L]: the logistic loss, or Eq. (4)."""
+def message_products(messages, row, item, VARIANT: tl.constexpr, LENGTH: tl.constexpr,
+                     L: tl.constexpr, DM: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """V Vᵀ [L, L], which only `value` has; it needs no scores, so nothing waits for it."""
+    products = 0.0
     if VARIANT == "value":
-        valid = tl.max(y.to(tl.int32), axis=1) > 0
-        count = tl.maximum(tl.sum(valid.to(tl.int32)), 1).to(tl.float32)
-        slope = tl.zeros((L, L), tl.float32)
+        products = tl.zeros((L, L), tl.float32)
         for b in range(0, DM, BLOCK):
-            v, error = retrieval_error(
-                joined, y, valid, messages, row, item, b, LENGTH, L, DM, BLOCK
-            )
-            slope += product(error, tl.trans(v))
-        slope = tl.where(valid[:, None], slope, 0.0) * (2.0 / count)
+            v = messages_of(messages, row, item, b, LENGTH, L, DM, BLOCK)
+            products += product(v, tl.trans(v))
+    return products
+
+
+@jit
+def deviations(joined, y):
+    """S − y of the rows that have a target in the context, and which these are."""
+    valid = tl.max(y.to(tl.int32), axis=1) > 0
+    return tl.where(valid[:, None], joined - y.to(tl.float32), 0.0), valid
+
+
+@jit
+def slope_of(joined, y, tau, alpha, products, VARIANT: tl.constexpr, TARGETS: tl.constexpr,
+             LENGTH: tl.constexpr, L: tl.constexpr):  # fmt: skip
+    """∂L/∂S of the joined scores [L, L]: the logistic loss, or (S − y) V Vᵀ by Eq. (4)."""
+    if VARIANT == "value":
+        deviation, valid = deviations(joined, y)
+        count = tl.maximum(tl.sum(valid.to(tl.int32)), 1).to(tl.float32)
+        slope = product(deviation, products) * (2.0 / count)
     else:
         chance = _reciprocal(1.0 + tl.exp(-alpha * (joined - tau)))
         if TARGETS == 1:  # a permutation

@@ -7,14 +7,15 @@ from triton import jit
 
 from headcount.training.engines.triton.kernels.arithmetic import (
     among,
+    deviations,
     head_scores,
     high,
     joined_scores,
     labels,
+    messages_of,
     nothing_joined,
     product,
     project,
-    retrieval_error,
     shares,
     with_more,
 )
@@ -220,11 +221,10 @@ def tally_contexts(tallies, tables, thresholds, contexts, task, targets, starts,
             more = joined_scores(s, head_scale, VARIANT)
             joined = with_more(joined, more, head_scale, VARIANT)
         if VARIANT == "value":
-            valid = tl.max(y.to(tl.int32), axis=1) > 0
+            deviation, valid = deviations(joined, y)
             for b in range(0, DM, BLOCK):
-                _v, error = retrieval_error(
-                    joined, y, valid, messages, row, item, b, LENGTH, L, DM, BLOCK
-                )
+                v = messages_of(messages, row, item, b, LENGTH, L, DM, BLOCK)
+                error = product(deviation, v)
                 # Spread over L columns, as `first` is summed as a whole; L is a power of two.
                 first += tl.sum(error * error, axis=1)[:, None] / L
             second += valid.to(tl.float32)[:, None] / L

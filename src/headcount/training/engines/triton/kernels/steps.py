@@ -15,12 +15,15 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     head_scores,
     head_slopes,
     joined_scores,
+    key_column,
     key_slopes,
     labels,
+    message_products,
     nothing_joined,
     product,
     project,
     query_slopes,
+    repeated_sums,
     shares,
     side_by_side,
     slope_of,
@@ -41,21 +44,25 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
                    VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                    LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
-                   BLOCK: tl.constexpr):  # fmt: skip
+                   BLOCK: tl.constexpr, REPEATED: tl.constexpr):  # fmt: skip
     """`steps` steps of one run with its whole state in registers.
 
     W, m and v are loaded once and stored once per launch; a step reads only its context, ℓ
-    embedding rows and two scales, so it is bound by arithmetic and not by memory.
+    embedding rows and two scales, so it is bound by arithmetic and not by memory. With REPEATED,
+    W_K is held once for every head: products of fewer keys than there are warps take longer.
     """
     run = tl.program_id(0).to(tl.int64)
-    KEYS: tl.constexpr = H // SPREAD
+    KEYS: tl.constexpr = H if REPEATED else H // SPREAD
     D: tl.constexpr = H * DK
-    KD: tl.constexpr = KEYS * DK
+    KD: tl.constexpr = D // SPREAD
     i, position = tl.arange(0, DM), tl.arange(0, L)
     at_q = run * (DM * (D + KD)) + i[:, None] * D + tl.arange(0, D)[None, :]
     at_k = at_q + DM * D
     if SPREAD > 1:
-        at_k = run * (DM * (D + KD)) + DM * D + i[:, None] * KD + tl.arange(0, KD)[None, :]
+        column = tl.arange(0, KEYS * DK)
+        if REPEATED:
+            column = key_column(column, SPREAD, DK)
+        at_k = run * (DM * (D + KD)) + DM * D + i[:, None] * KD + column[None, :]
     wq, wk = tl.load(weights + at_q), tl.load(weights + at_k)
     mq, mk = tl.load(firsts + at_q), tl.load(firsts + at_k)
     vq, vk = tl.load(seconds + at_q), tl.load(seconds + at_k)
@@ -70,17 +77,19 @@ def train_resident(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             mask=(position < LENGTH)[:, None],
             other=0.0,
         )
+        products = message_products(messages, row, item, VARIANT, LENGTH, L, DM, BLOCK)
         rate, scale = step_scales(scales, taken + n)
         q, k = by_head(product(x, wq), L, H, DK), by_head(product(x, wk), L, KEYS, DK)
         s = head_scores(q, k, H, KEYS, L, DK)
         s = shares(s, head_scale, 0, VARIANT, HEADS, SHARE, SPREAD, H, LENGTH, L)
         joined = joined_scores(s, head_scale, VARIANT)
-        slope = slope_of(
-            joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
-        )
+        slope = slope_of(joined, y, tau, alpha, products, VARIANT, TARGETS, LENGTH, L)
         s = head_slopes(s, joined, slope, head_scale, 0, VARIANT, HEADS, SHARE, SPREAD, H)
         dq = side_by_side(query_slopes(s, k, H, KEYS, L, DK), L, D)
-        dk = side_by_side(key_slopes(s, q, H, KEYS, L, DK), L, KD)
+        dk = key_slopes(s, q, H, KEYS, L, DK)
+        if REPEATED:
+            dk = repeated_sums(dk, H, SPREAD, L, DK)
+        dk = side_by_side(dk, L, KEYS * DK)
         total = slope_total(slope, joined)
         wq, mq, vq = adam(wq, product(tl.trans(x), dq), mq, vq, rate, scale)
         wk, mk, vk = adam(wk, product(tl.trans(x), dk), mk, vk, rate, scale)
@@ -156,6 +165,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
         item = tl.load(contexts + (run * steps + n) * L + position)
         y = labels(targets, starts, looks, row, item, TARGETS, LENGTH, L)
         x_at = rows + (row + item) * DM
+        products = message_products(messages, row, item, VARIANT, LENGTH, L, DM, BLOCK)
         rate, scale = step_scales(scales, taken + n)
         joined = nothing_joined(L, VARIANT)
         if WITHIN:
@@ -185,9 +195,7 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
             tl.store(s_at + head * (L * L), s)
             more = joined_scores(s, head_scale, VARIANT)
             joined = with_more(joined, more, head_scale, VARIANT)
-        slope = slope_of(
-            joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
-        )
+        slope = slope_of(joined, y, tau, alpha, products, VARIANT, TARGETS, LENGTH, L)
         # Memory is shared by the program's threads, and each reads below what others wrote above.
         tl.debug_barrier()
         for first in range(0, HEADS // SHARE * SPREAD, SPREAD if WITHIN else GROUP):

@@ -18,11 +18,13 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     head_scores,
     head_slopes,
     joined_scores,
+    key_column,
     key_slopes,
     labels,
     nothing_joined,
     product,
     query_slopes,
+    repeated_sums,
     shares,
     slope_of,
     slope_total,
@@ -37,35 +39,46 @@ from headcount.training.engines.triton.kernels.protocol import (
 
 # A tile is a program's part of both matrices, transposed: [WIDE, TALL]. It has a head's columns of
 # W_Q, then those of W_K, then the next head's, so that the queries and keys of a head are in the
-# registers of one warp. A program has only a piece of a head that is wider than a tile. The tile is
-# held in PARTS, to be updated one by one: the gradient of all of it would not fit beside it.
+# registers of one warp. A program has only a piece of a head that is wider than a tile. Heads that
+# share a key have a copy of it each, in the same program, and the copies stay equal: the slope of
+# each is the sum over all of them. A tile is held in PARTS, to be updated one by one: the gradient
+# of all of it would not fit beside it.
 
 
 @jit
-def _tile_at(across, down, part, D: tl.constexpr, WIDTH: tl.constexpr, DM: tl.constexpr,
-             WIDE: tl.constexpr, TALL: tl.constexpr, PARTS: tl.constexpr):  # fmt: skip
+def _tile_at(across, down, part, D: tl.constexpr, SPREAD: tl.constexpr, WIDTH: tl.constexpr,
+             DM: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr,
+             PARTS: tl.constexpr):  # fmt: skip
     """Where a part of a tile is in a run's memory: W_Q [DM, D], then W_K."""
     n = tl.arange(0, WIDE)
     column = across * (WIDE // 2) + n // (2 * WIDTH) * WIDTH + n % WIDTH
     i = down * TALL + part * (TALL // PARTS) + tl.arange(0, TALL // PARTS)
-    return (n // WIDTH % 2 * (DM * D) + column)[:, None] + i[None, :] * D
+    if SPREAD == 1:
+        at = (n // WIDTH % 2 * (DM * D) + column)[:, None] + i[None, :] * D
+    else:
+        is_key = n // WIDTH % 2 == 1
+        column = tl.where(is_key, DM * D + key_column(column, SPREAD, WIDTH), column)
+        at = column[:, None] + i[None, :] * tl.where(is_key, D // SPREAD, D)[:, None]
+    return at
 
 
 @jit
-def _load_tile(memory, across, down, D: tl.constexpr, WIDTH: tl.constexpr, DM: tl.constexpr,
-               WIDE: tl.constexpr, TALL: tl.constexpr, PARTS: tl.constexpr):  # fmt: skip
+def _load_tile(memory, across, down, D: tl.constexpr, SPREAD: tl.constexpr, WIDTH: tl.constexpr,
+               DM: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr,
+               PARTS: tl.constexpr):  # fmt: skip
     tile = ()
     for part in tl.static_range(PARTS):
-        at = _tile_at(across, down, part, D, WIDTH, DM, WIDE, TALL, PARTS)
+        at = _tile_at(across, down, part, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
         tile = tile + (tl.load(memory + at),)  # noqa: RUF005  (Triton has no other way)
     return tile
 
 
 @jit
-def _store_tile(tile, memory, across, down, D: tl.constexpr, WIDTH: tl.constexpr, DM: tl.constexpr,
-                WIDE: tl.constexpr, TALL: tl.constexpr, PARTS: tl.constexpr):  # fmt: skip
+def _store_tile(tile, memory, across, down, D: tl.constexpr, SPREAD: tl.constexpr,
+                WIDTH: tl.constexpr, DM: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr,
+                PARTS: tl.constexpr):  # fmt: skip
     for part in tl.static_range(PARTS):
-        at = _tile_at(across, down, part, D, WIDTH, DM, WIDE, TALL, PARTS)
+        at = _tile_at(across, down, part, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
         tl.store(memory + at, tile[part])
 
 
@@ -105,6 +118,15 @@ def _projection(w, x, L: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr,
 
 
 @jit
+def _products(v, L: tl.constexpr, PARTS: tl.constexpr):
+    """V Vᵀ of some columns of the context's messages."""
+    total = tl.zeros((L, L), tl.float32)
+    for part in tl.static_range(PARTS):
+        total += product(v[part], tl.trans(v[part]))
+    return total
+
+
+@jit
 def _updated(w, first, second, slopes, x, rate, scale, PARTS: tl.constexpr):
     """AdamW on a tile, whose gradient is `slopes` [WIDE, L] times the context's rows."""
     ws, firsts, seconds = (), (), ()
@@ -135,11 +157,17 @@ def _received(words, tag):
 
 
 @jit
-def _summed(own, words, number, tag, WIDE: tl.constexpr, L: tl.constexpr, DOWN: tl.constexpr):
-    """The sum of DOWN programs' [WIDE, L], in the same order in each of them."""
+def _sent(own, words, number, tag, WIDE: tl.constexpr, L: tl.constexpr, DOWN: tl.constexpr):
+    """Send [WIDE, L] to DOWN programs; returns where what they send comes in."""
     at = words + tag % 2 * (DOWN * WIDE * L)
     at += tl.arange(0, WIDE)[:, None] * L + tl.arange(0, L)[None, :]
     _send(at + number * (WIDE * L), own, tag)
+    return at
+
+
+@jit
+def _summed(at, tag, WIDE: tl.constexpr, L: tl.constexpr, DOWN: tl.constexpr):
+    """The sum of what DOWN programs sent, in the same order in each of them."""
     total, waiting = tl.zeros((WIDE, L), tl.float32), 1
     while waiting > 0:
         total, late = tl.zeros((WIDE, L), tl.float32), tl.zeros((WIDE, L), tl.int32)
@@ -192,8 +220,8 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
                    VARIANT: tl.constexpr, TARGETS: tl.constexpr, HEADS: tl.constexpr,
                    H: tl.constexpr, SHARE: tl.constexpr, SPREAD: tl.constexpr,
                    LENGTH: tl.constexpr, L: tl.constexpr, DM: tl.constexpr, DK: tl.constexpr,
-                   BLOCK: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
-                   DOWN: tl.constexpr, PARTS: tl.constexpr):  # fmt: skip
+                   WIDE: tl.constexpr, ACROSS: tl.constexpr, DOWN: tl.constexpr,
+                   PARTS: tl.constexpr):  # fmt: skip
     """`steps` steps of every run, each by ACROSS·DOWN programs; `words` are zeros.
 
     Programs beside each other have different columns of W, those below each other different rows.
@@ -210,16 +238,19 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     groups = tl.num_programs(0) // MEMBERS
     across, down = member // DOWN, member % DOWN
     first = across * OWN if PIECES == 1 else 0
-    sums = words + group * (2 * MEMBERS * (WIDE * L + L * L))
-    joins = sums + 2 * MEMBERS * WIDE * L + down * (2 * ACROSS * L * L)
+    # Of a group's words, each member has WIDE·L for its projections, then L² for its messages'
+    # products, and L² for its scores.
+    sums = words + group * (2 * MEMBERS * (WIDE * L + 2 * L * L))
+    grams = sums + 2 * MEMBERS * WIDE * L + across * (2 * DOWN * L * L)
+    joins = sums + 2 * MEMBERS * (WIDE * L + L * L) + down * (2 * ACROSS * L * L)
     sums += across * (2 * DOWN * WIDE * L)
     position = tl.arange(0, L)
     for turn in range(tl.cdiv(runs - group, groups).to(tl.int32)):
         run = group + turn * groups
-        at = run * (2 * DM * D)
-        w = _load_tile(weights + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
-        m = _load_tile(firsts + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
-        v = _load_tile(seconds + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
+        at = run * (DM * (D + D // SPREAD))
+        w = _load_tile(weights + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
+        m = _load_tile(firsts + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
+        v = _load_tile(seconds + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
         tau, tau_first, tau_second = load_threshold(thresholds, run)
         row, head_scale = tl.load(first_row + run), tl.load(head_scales + run)
         diverged = tl.load(diverged_at + run)
@@ -232,9 +263,15 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             rate, scale = step_scales(scales, taken + n)
             x_at = rows + (row + item) * DM + down * TALL
             x = _embeddings(x_at, LENGTH, L, TALL, PARTS)
+            products = 0.0
+            if VARIANT == "value":
+                v_at = messages + (row + item) * DM + down * TALL
+                products = _products(_embeddings(v_at, LENGTH, L, TALL, PARTS), L, PARTS)
+                if DOWN > 1:  # they are waited for when they are needed
+                    products_at = _sent(products, grams, down, tag, L, L, DOWN)
             both = _projection(w, x, L, WIDE, TALL, PARTS)
             if DOWN > 1:
-                both = _summed(both, sums, down, tag, WIDE, L, DOWN)
+                both = _summed(_sent(both, sums, down, tag, WIDE, L, DOWN), tag, WIDE, L, DOWN)
             q, k = tl.split(tl.permute(tl.reshape(both, (OWN, 2, WIDTH, L)), (0, 3, 2, 1)))
             s = head_scores(q, k, OWN, OWN, L, WIDTH)
             if PIECES > 1:
@@ -244,9 +281,9 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             joined = joined_scores(s, head_scale, VARIANT)
             if ACROSS > 1 and PIECES == 1:
                 joined = _joined_by_all(joined, joins, across, tag, head_scale, L, ACROSS, VARIANT)
-            slope = slope_of(
-                joined, y, tau, alpha, messages, row, item, VARIANT, TARGETS, LENGTH, L, DM, BLOCK
-            )
+            if VARIANT == "value" and DOWN > 1:
+                products = _summed(products_at, tag, L, L, DOWN)
+            slope = slope_of(joined, y, tau, alpha, products, VARIANT, TARGETS, LENGTH, L)
             s = head_slopes(
                 s, joined, slope, head_scale, first, VARIANT, HEADS, SHARE, SPREAD, KNOWN
             )
@@ -256,6 +293,8 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             total = slope_total(slope, joined)
             dq = query_slopes(s, k, OWN, OWN, L, WIDTH)
             dk = key_slopes(s, q, OWN, OWN, L, WIDTH)
+            if SPREAD > 1:
+                dk = repeated_sums(dk, OWN, SPREAD, L, WIDTH)
             slopes = tl.reshape(tl.permute(tl.join(dq, dk), (0, 3, 2, 1)), (WIDE, L))
             x = _embeddings(x_at, LENGTH, L, TALL, PARTS)  # again: to keep it would spill registers
             w, m, v = _updated(w, m, v, slopes, x, rate, scale, PARTS)
@@ -263,8 +302,8 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
                 total, taken + n + 1, tau, tau_first, tau_second, diverged, rate, scale, VARIANT
             )
             item = following
-        _store_tile(w, weights + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
-        _store_tile(m, firsts + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
-        _store_tile(v, seconds + at, across, down, D, WIDTH, DM, WIDE, TALL, PARTS)
+        _store_tile(w, weights + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
+        _store_tile(m, firsts + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
+        _store_tile(v, seconds + at, across, down, D, SPREAD, WIDTH, DM, WIDE, TALL, PARTS)
         if member == MEMBERS - 1:
             store_threshold(thresholds, diverged_at, run, tau, tau_first, tau_second, diverged)
