@@ -66,7 +66,7 @@ def compile_ahead(specs: Sequence[RunSpec], slots: int) -> int:
     compiled, which takes seconds, the rest is compiled by as many processes as there are cores. A
     daemonic process, as a dask worker is, may not start others and compiles them itself.
     """
-    shapes = _by_shape(specs)
+    shapes = distinct_shapes(specs)
     left, alone = iter(shapes), current_process().daemon
     for spec in left:
         began = time.perf_counter()
@@ -105,7 +105,7 @@ def smallest(spec: RunSpec) -> RunSpec:
     )
 
 
-def _by_shape(specs: Sequence[RunSpec]) -> list[RunSpec]:
+def distinct_shapes(specs: Sequence[RunSpec]) -> list[RunSpec]:
     """One run of each shape, the largest shapes first: they take longest to compile."""
     found = {Shape.of(spec): spec for spec in specs}
     return sorted(found.values(), key=lambda spec: -spec.d_model * spec.budget)

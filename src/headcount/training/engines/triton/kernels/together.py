@@ -21,6 +21,7 @@ from headcount.training.engines.triton.kernels.arithmetic import (
     key_column,
     key_slopes,
     labels,
+    messages_of,
     nothing_joined,
     product,
     query_slopes,
@@ -114,15 +115,6 @@ def _projection(w, x, L: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr,
     for part in tl.static_range(PARTS):
         columns = tl.trans(_reordered(x[part], L, TALL // PARTS))
         total += product(_reordered(w[part], WIDE, TALL // PARTS), columns)
-    return total
-
-
-@jit
-def _products(v, L: tl.constexpr, PARTS: tl.constexpr):
-    """V Vᵀ of some columns of the context's messages."""
-    total = tl.zeros((L, L), tl.float32)
-    for part in tl.static_range(PARTS):
-        total += product(v[part], tl.trans(v[part]))
     return total
 
 
@@ -233,15 +225,16 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
     WIDTH: tl.constexpr = min(DK, WIDE // 2)
     PIECES: tl.constexpr = DK // WIDTH
     OWN: tl.constexpr = WIDE // 2 // WIDTH  # heads, or one of which this is a piece
+    SLICES: tl.constexpr = min(MEMBERS & -MEMBERS, DM // 16)  # of the messages' columns
     KNOWN: tl.constexpr = H if PIECES > 1 else OWN  # heads whose scores a program has
     member, group = tl.program_id(0) % MEMBERS, (tl.program_id(0) // MEMBERS).to(tl.int64)
     groups = tl.num_programs(0) // MEMBERS
     across, down = member // DOWN, member % DOWN
     first = across * OWN if PIECES == 1 else 0
-    # Of a group's words, each member has WIDE·L for its projections, then L² for its messages'
-    # products, and L² for its scores.
+    # Of a group's words, each member has WIDE·L for projections, then L² for products of messages,
+    # and L² for scores.
     sums = words + group * (2 * MEMBERS * (WIDE * L + 2 * L * L))
-    grams = sums + 2 * MEMBERS * WIDE * L + across * (2 * DOWN * L * L)
+    grams = sums + 2 * MEMBERS * WIDE * L
     joins = sums + 2 * MEMBERS * (WIDE * L + L * L) + down * (2 * ACROSS * L * L)
     sums += across * (2 * DOWN * WIDE * L)
     position = tl.arange(0, L)
@@ -264,11 +257,12 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             x_at = rows + (row + item) * DM + down * TALL
             x = _embeddings(x_at, LENGTH, L, TALL, PARTS)
             products = 0.0
-            if VARIANT == "value":
-                v_at = messages + (row + item) * DM + down * TALL
-                products = _products(_embeddings(v_at, LENGTH, L, TALL, PARTS), L, PARTS)
-                if DOWN > 1:  # they are waited for when they are needed
-                    products_at = _sent(products, grams, down, tag, L, L, DOWN)
+            if VARIANT == "value":  # some columns of the messages each; the sum is needed later
+                column = member % SLICES * (DM // SLICES)
+                message = messages_of(messages, row, item, column, LENGTH, L, DM, DM // SLICES)
+                products = product(message, tl.trans(message))
+                if SLICES > 1:
+                    products_at = _sent(products, grams, member % SLICES, tag, L, L, SLICES)
             both = _projection(w, x, L, WIDE, TALL, PARTS)
             if DOWN > 1:
                 both = _summed(_sent(both, sums, down, tag, WIDE, L, DOWN), tag, WIDE, L, DOWN)
@@ -281,8 +275,8 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
             joined = joined_scores(s, head_scale, VARIANT)
             if ACROSS > 1 and PIECES == 1:
                 joined = _joined_by_all(joined, joins, across, tag, head_scale, L, ACROSS, VARIANT)
-            if VARIANT == "value" and DOWN > 1:
-                products = _summed(products_at, tag, L, L, DOWN)
+            if VARIANT == "value" and SLICES > 1:
+                products = _summed(products_at, tag, L, L, SLICES)
             slope = slope_of(joined, y, tau, alpha, products, VARIANT, TARGETS, LENGTH, L)
             s = head_slopes(
                 s, joined, slope, head_scale, first, VARIANT, HEADS, SHARE, SPREAD, KNOWN
