@@ -134,5 +134,6 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
 @pytest.mark.parametrize("arch", [80, 90])
 def test_the_kernels_of_every_benchmark_compile(tmp_path, arch):
     cases = [case._replace(variant=variant) for case in SHAPES for variant in VARIANTS[:-1]]
-    names = compiled(tmp_path, [case.specs(1)[0] for case in cases], arch)
+    streamed = [RunSpec(512, 16, 32, 16), RunSpec(512, 16, 32, 16, kv_heads=8)]
+    names = compiled(tmp_path, [case.specs(1)[0] for case in cases] + streamed, arch)
     assert {"train_resident", "train_streaming", "train_together"} <= {name for name, _ in names}

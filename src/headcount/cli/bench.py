@@ -112,7 +112,13 @@ def block(
     found = block_speed(device.value, **sizes, batch=batch, runs=runs, steps=steps, repeats=repeats)
     ratios = {"speedup": found.speedup, "share_of_matmul_rate": found.share}
     row = {**sizes, "batch": batch, **asdict(found), **ratios}
+    if not json:  # 2.43e+14 is hard to read
+        row = {name.replace("_flops", "_gflops"): _giga(name, of) for name, of in row.items()}
     emit(row, json, "a stack of blocks against one eager module")
+
+
+def _giga(name: str, value: Any) -> Any:
+    return value / 1e9 if name.endswith("_flops") else value
 
 
 @app.command()
