@@ -95,10 +95,17 @@ def test_the_references_bits_do_not_depend_on_how_many_runs_there_are(spec):
         assert alone == [together[several.index(one)] for one in some]
 
 
-@pytest.mark.parametrize("length", [7, 16, 33])
-def test_the_references_bits_do_not_depend_on_a_runs_place(length):
-    """7² and 33² are not multiples of what a CPU computes at once: a tensor's end is special."""
-    spec = RunSpec(40, 6, 3, 3, length=length, steps=20, check_every=20, validation=2, test=2)
+@pytest.mark.parametrize(
+    ("length", "d_model", "key_dim"), [(7, 6, 3), (16, 6, 3), (33, 6, 3), (33, 6, 7), (16, 5, 3)]
+)
+def test_the_references_bits_do_not_depend_on_a_runs_place(length, d_model, key_dim):
+    """7² and 33² are not multiples of what a CPU computes at once: a tensor's end is special.
+
+    Odd sizes also align the matrices of a batched product differently.
+    """
+    spec = RunSpec(
+        *(40, d_model, 3, key_dim), length=length, steps=20, check_every=20, validation=2, test=2
+    )
     several = [replace(spec, seed=seed) for seed in range(9)]
     fleet = TorchEngine("cpu").fleet(several)
     fleet.launch(20)

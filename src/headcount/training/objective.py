@@ -45,7 +45,7 @@ def score_gradient(
     messages: Float[Tensor, "*runs length d_model"],
 ) -> tuple[Scores, Float[Tensor, "*runs"]]:
     """∂L/∂S⁽ᵏ⁾ and ∂L/∂τ of one context per run; `labels` are 0 or 1, `weights` `pair_weights`."""
-    joined = aggregated(spec, scores)
+    joined, parts = _joined(spec, scores)
     if spec.variant == "value":
         slope, down = _retrieval_slope(joined, labels, messages), torch.zeros_like(threshold)
     else:
@@ -55,7 +55,22 @@ def score_gradient(
         )
         slope = chance.sub_(labels).mul_(weights)
         down = -slope.sum((-2, -1))
-    return _to_heads(spec, scores, slope), down
+    return _to_heads(spec, scores, parts, slope), down
+
+
+def _joined(spec: RunSpec, scores: Scores) -> tuple[Pairs, Tensor]:
+    """What `aggregated` gives, and what the heads have of it: the winner, or a share of each."""
+    match spec.variant:
+        case "max" | "value":  # the first head where heads tie
+            joined, winner = scores.max(-3, keepdim=True)  # `argmax` is 15 × slower on a CPU
+            return joined.squeeze(-3), winner
+        case "sum":
+            return scores.sum(-3), scores.new_ones(())
+        case "logsumexp":
+            return _log_sum(spec, scores)
+        case "softmax":
+            share = (scores / math.sqrt(spec.key_dim)).softmax(-1)
+            return share.sum(-3), share
 
 
 def _log_sum(spec: RunSpec, scores: Scores) -> tuple[Pairs, Scores]:
@@ -112,20 +127,19 @@ def _retrieval_slope(
     return torch.where(valid, error @ messages.mT, 0.0) * (2 / count)
 
 
-def _to_heads(spec: RunSpec, scores: Scores, slope: Pairs) -> Scores:
-    """From the slope of the joined score to that of every head's."""
+def _to_heads(spec: RunSpec, scores: Scores, parts: Tensor, slope: Pairs) -> Scores:
+    """From the slope of the joined score to that of every head's, with the parts of `_joined`."""
+    slope = slope.unsqueeze(-3)
     match spec.variant:
-        case "max" | "value":  # only the winning head of a pair moves; the first where heads tie
-            winner = scores.max(-3, keepdim=True).indices  # `argmax` is 15 × slower on a CPU
-            return torch.zeros_like(scores).scatter_(-3, winner, slope.unsqueeze(-3))
+        case "max" | "value":  # only the winning head of a pair moves
+            return torch.zeros_like(scores).scatter_(-3, parts, slope)
         case "sum":
-            return slope.unsqueeze(-3).expand_as(scores)
+            return slope.expand_as(scores)
         case "logsumexp":  # every head moves, in proportion to exp(S⁽ᵏ⁾/t)
-            return _log_sum(spec, scores)[1] * slope.unsqueeze(-3)
+            return parts * slope
         case "softmax":
-            share = (scores / math.sqrt(spec.key_dim)).softmax(-1)
-            slope = slope.unsqueeze(-3)
-            return share * (slope - (share * slope).sum(-1, keepdim=True)) / math.sqrt(spec.key_dim)
+            mean = (parts * slope).sum(-1, keepdim=True)
+            return parts * (slope - mean) / math.sqrt(spec.key_dim)
 
 
 def tally(

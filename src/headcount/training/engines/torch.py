@@ -20,7 +20,7 @@ from headcount.training.task import task_of, training_key
 
 _LABELS_AT_ONCE = 2**20  # pairs of items whose labels are looked up together
 _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
-_JOINED_AT_ONCE = 2**18  # of them where they are joined at once: what a cache holds
+_IN_CACHE = 2**19  # of them on a CPU, and where they are joined at once: what a cache holds
 _MANY = 64  # context entries per item², above which each pair is scored once
 _PADDED_TO = 4  # runs on the CPU
 
@@ -148,31 +148,53 @@ class TorchFleet:
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Scores, labels and messages of a run's contexts, some at a time."""
         spec = self.specs[row]
-        queries, keys = self._runs.projected_items(row)  # [heads, items, key_dim] each
+        projected = self._runs.projected_items(row)
         table = None
-        if spec.heads * spec.items**2 <= min(
+        # Under softmax a pair's score depends on its context, and a table of every head's scores
+        # costs more to read than the scores to compute.
+        if spec.variant != "softmax" and spec.heads * spec.items**2 <= min(
             _SCORES_AT_ONCE, spec.heads * _MANY * contexts.numel()
         ):
-            table = _pair_scores(spec, queries, keys)
-        for some in contexts.split(max(1, _SCORES_AT_ONCE // (spec.heads * spec.length**2))):
+            table = _pair_scores(spec, projected)
+        most = _IN_CACHE if self.device == "cpu" else _SCORES_AT_ONCE
+        for some in contexts.split(max(1, most // (spec.heads * spec.length**2))):
             if table is None:
-                scores = queries[:, some].transpose(0, 1) @ keys[:, some].transpose(0, 1).mT
+                own = projected.index_select(0, some.flatten()).view(*some.shape, -1)
+                scores = _context_scores(spec, own)
             else:
                 pairs = (some * spec.items)[:, :, None] + some[:, None, :]
-                scores = table.index_select(1, pairs.flatten())
-                scores = scores.view(-1, *pairs.shape).transpose(0, 1)
+                scores = table[pairs].unsqueeze(1)
             positive = self._edges.labels(some[None], row)[0]
-            yield scores, positive, self._runs.messages[row][some]
+            messages = scores[:, 0]  # which only the variant `value` looks at
+            if spec.variant == "value":
+                messages = self._runs.messages[row][some]
+            yield scores, positive, messages
 
 
-def _pair_scores(
-    spec: RunSpec,
-    queries: Float[Tensor, "heads items key_dim"],
-    keys: Float[Tensor, "heads items key_dim"],
-) -> Float[Tensor, "rows pairs"]:
-    """The scores of all pairs of items, of each head, or joined where a pair's own suffice."""
-    if spec.variant == "softmax":
-        return (queries @ keys.mT).flatten(1)
-    rows = max(1, _JOINED_AT_ONCE // (spec.heads * spec.items))
+def _heads(
+    spec: RunSpec, projected: Float[Tensor, "*rows width"]
+) -> list[tuple[Float[Tensor, "*rows key_dim"], Float[Tensor, "*rows key_dim"]]]:
+    """The columns of every head's query and key."""
+    queries, keys = projected.split([spec.budget, spec.key_budget], -1)
+    each = keys.split(spec.key_dim, -1)
+    shared = [key for key in each for _ in range(spec.heads // spec.key_heads)]
+    return list(zip(queries.split(spec.key_dim, -1), shared, strict=True))
+
+
+def _context_scores(
+    spec: RunSpec, projected: Float[Tensor, "count length width"]
+) -> Float[Tensor, "count heads length length"]:
+    """S⁽ᵏ⁾ of every context; a product per head reads its columns where they are."""
+    count, length, _ = projected.shape
+    scores = projected.new_empty(spec.heads, count, length, length)
+    for (query, key), out in zip(_heads(spec, projected), scores, strict=True):
+        torch.bmm(query, key.mT, out=out)
+    return scores.transpose(0, 1)
+
+
+def _pair_scores(spec: RunSpec, projected: Float[Tensor, "items width"]) -> Float[Tensor, " pairs"]:
+    """The joined scores of all pairs of items."""
+    queries, keys = (torch.stack(part) for part in zip(*_heads(spec, projected), strict=True))
+    rows = max(1, _IN_CACHE // (spec.heads * spec.items))
     parts = [aggregated(spec, part @ keys.mT) for part in queries.split(rows, 1)]
-    return torch.cat(parts).view(1, -1)
+    return torch.cat(parts).flatten()

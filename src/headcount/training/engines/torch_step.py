@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from headcount.attention.key_query import per_head
 from headcount.shapes import Bool, Float, Int
 from headcount.training.adamw import BETAS, EPSILON
 from headcount.training.engines.base import State
 from headcount.training.objective import pair_weights, score_gradient
 from headcount.training.spec import RunSpec
 
-_LINE = 16  # floats of a cache line
+_LINE, _ALIGNED = 16, 4  # floats of a cache line, and of what products want aligned
 Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and where the product goes
+Copies = list[tuple[Tensor, Tensor]]  # to, from
 
 
 class StackedRuns:
     """The weights of runs that differ only in the seed, and all that a step of theirs needs.
 
-    All W_Q and W_K are one matrix [d_model, (heads + key heads)·key_dim] per run, so a projection
-    and its gradient are one product each. Queries of heads that share a key are stacked on its
-    side of a product, which sums what they add to the key's gradient. Weights and thresholds share
-    one block of memory, and AdamW is one operation on it. Products are of `at_once` runs.
+    All W_Q and W_K are one matrix [(heads + key heads)·key_dim, d_model] per run, so a projection
+    and its gradient are one product each. Projections are transposed too: the columns of a head are
+    few, and a product whose result is that narrow takes three times as long as one as wide as a
+    context. Queries of heads that share a key are side by side in a product, which sums what they
+    add to the key's gradient. Weights and thresholds share one block of memory, and AdamW is one
+    operation on it. Products are of `at_once` runs. Contexts are filled up to whole cache lines and
+    d_model with zeros, which stay zero: a product may round differently where a matrix is aligned
+    differently.
     """
 
     def __init__(
@@ -36,11 +39,13 @@ class StackedRuns:
         messages: Float[Tensor, "runs items d_model"],
         at_once: int,
     ) -> None:
+        rows = torch.nn.functional.pad(rows, (0, -spec.d_model % _ALIGNED))
         self._spec, self._rows, self.messages = spec, rows, messages
-        self._all_rows = rows.flatten(0, 1)
+        self._all_rows, self._depth = rows.flatten(0, 1), rows.shape[-1]
         runs, device = len(states), rows.device
         self._width = spec.budget + spec.key_budget
-        self._size = runs * spec.d_model * self._width
+        self._length = spec.length + -spec.length % _LINE
+        self._size = runs * self._depth * self._width
         # Whole cache lines: AdamW rounds what is left over differently, and whose numbers those are
         # would depend on how many runs there are.
         whole = self._size + runs + -(self._size + runs) % _LINE
@@ -48,7 +53,7 @@ class StackedRuns:
         self._value, self._first, self._second, self._gradient = block
         self._taken = torch.tensor(float(states[0].taken), device=device)
         for part, name in enumerate(("weights", "first", "second")):
-            each = torch.stack([_joined(getattr(state, name)) for state in states])
+            each = torch.stack([_joined(getattr(state, name), self._depth) for state in states])
             block[part, : self._size] = each.flatten().to(device)
             thresholds = torch.stack([state.threshold[part] for state in states])
             block[part, self._size : self._size + runs] = thresholds.to(device)
@@ -71,13 +76,9 @@ class StackedRuns:
         threshold = torch.stack([part[self._size + run] for part in parts]).cpu()
         return State(weights, first, second, threshold, taken)
 
-    def projected_items(
-        self, run: int
-    ) -> tuple[Float[Tensor, "heads items key_dim"], Float[Tensor, "heads items key_dim"]]:
+    def projected_items(self, run: int) -> Float[Tensor, "items width"]:
         """Queries and keys of every item, from one product: a head's columns alone are too few."""
-        spec = self._spec
-        both = _by_head(spec, self._rows[run] @ self._matrices(self._value)[run])
-        return both[: spec.heads], per_head(both[spec.heads :], spec.heads)
+        return self._rows[run] @ self._matrices(self._value)[run].mT
 
     def take_steps(
         self,
@@ -87,7 +88,9 @@ class StackedRuns:
         """Forward, backward and AdamW on one context per run and step; which slopes were finite."""
         runs, steps, _ = contexts.shape
         first = torch.arange(runs, device=contexts.device)[:, None, None] * self._rows.shape[1]
-        index = (contexts + first).transpose(0, 1).reshape(steps, -1)
+        index = (contexts + first).transpose(0, 1)
+        filled = index[..., -1:].expand(-1, -1, self._length - index.shape[-1])
+        index = torch.cat([index, filled], -1).flatten(1)
         positive = positive.transpose(0, 1).contiguous()
         labels, weights = positive.float(), pair_weights(self._spec, positive)
         # One number per run and step that is not finite as soon as any slope is not.
@@ -109,20 +112,17 @@ class StackedRuns:
         spec = self._spec
         torch.index_select(self._all_rows, 0, items, out=self._x)
         _multiply(self._projections)
-        for by_head, by_slot in self._by_head:
-            by_head.copy_(by_slot)
+        _copy(self._by_head)
         _multiply(self._score_products)
         messages = self._x_by_run  # which only the variant `value` looks at
         if spec.variant == "value":
-            messages = self.messages.flatten(0, 1)[items].view_as(messages)
+            messages = self.messages.flatten(0, 1)[items].unflatten(0, messages.shape[:2])
+        messages = messages[:, : spec.length]
         slope, down = score_gradient(spec, self._scores, labels, weights, self._tau, messages)
         torch.sum(slope, (1, 2, 3), out=total)
-        slopes = slope.reshape(-1, self._stacked, spec.length).split(self._batch)
-        for part, (queries, keys, to_queries, to_keys) in zip(slopes, self._moved, strict=True):
-            torch.bmm(part, keys, out=to_queries)
-            torch.bmm(part.mT, queries, out=to_keys)
-        for by_slot, by_head in self._by_slot:
-            by_slot.copy_(by_head)
+        self._slopes.copy_(slope)
+        _multiply(self._moves)
+        _copy(self._by_slot)
         _multiply(self._gradients)
         self._tau_gradient.copy_(down)
 
@@ -148,41 +148,47 @@ class StackedRuns:
             maximize=False,
         )
 
-    def _matrices(self, part: Tensor) -> Float[Tensor, "runs d_model width"]:
-        return part[: self._size].view(-1, self._spec.d_model, self._width)
+    def _matrices(self, part: Tensor) -> Float[Tensor, "runs width depth"]:
+        return part[: self._size].view(-1, self._width, self._depth)
 
     def _allocate(self, runs: int, at_once: int) -> None:
         """Buffers of a step, and the views of them that its products work on."""
         spec, device = self._spec, self._rows.device
-        length, heads, key_heads, key_dim = spec.length, spec.heads, spec.key_heads, spec.key_dim
-        self._batch, self._stacked = at_once * key_heads, heads // key_heads * length
+        heads, key_heads, length = spec.heads, spec.key_heads, self._length
 
         def empty(*shape: int) -> Tensor:
             return torch.empty(shape, device=device)
 
-        self._x = empty(runs * length, spec.d_model)
-        self._x_by_run = x = self._x.view(runs, length, spec.d_model)
-        by_slot = empty(runs, length, self._width)
-        slots = by_slot.view(runs, length, -1, key_dim).split([heads, key_heads], 2)
-        by_head, moved = (
-            [empty(runs, count, length, key_dim) for count in (heads, key_heads)] for _ in range(2)
+        self._x = empty(runs * length, self._depth)
+        self._x_by_run = x = self._x.view(runs, length, -1)
+        by_slot = empty(runs, self._width, length)
+        # Keys, heads of a key, columns and positions; heads beside positions in products.
+        slots = [
+            part.view(runs, key_heads, -1, spec.key_dim, length).transpose(2, 3)
+            for part in by_slot.split([spec.budget, spec.key_budget], 1)
+        ]
+        by_head, moved = ([empty(*part.shape) for part in slots] for _ in range(2))
+        self._by_head = list(zip(by_head, slots, strict=True))
+        self._by_slot = list(zip(slots, moved, strict=True))
+        # The slopes of what fills a context up stay zero.
+        scores, slopes = (empty(runs, heads, length, length).zero_() for _ in range(2))
+        self._scores, self._slopes = (
+            part[..., : spec.length, : spec.length] for part in (scores, slopes)
         )
-        scores = empty(runs * key_heads, self._stacked, length)
-        # Both ways between columns of slots and matrices of heads, as (to, from).
-        self._by_head = list(zip([part.transpose(1, 2) for part in by_head], slots, strict=True))
-        self._by_slot = list(zip(slots, [part.transpose(1, 2) for part in moved], strict=True))
-        self._scores = scores.view(runs, heads, length, length)
 
-        def products(*parts: Tensor, size: int = at_once) -> list[Any]:
+        def products(*parts: Tensor, size: int = at_once) -> Products:
             return list(zip(*(part.split(size) for part in parts), strict=True))
 
-        self._projections: Products = products(x, self._matrices(self._value), by_slot)
-        queries, keys, *moved = (
-            part.view(runs * key_heads, -1, key_dim) for part in (*by_head, *moved)
+        self._projections = products(self._matrices(self._value), x.mT, by_slot)
+        queries, keys, to_queries, to_keys = (
+            part.view(runs * key_heads, spec.key_dim, -1) for part in (*by_head, *moved)
         )
-        self._score_products: Products = products(queries, keys.mT, scores, size=self._batch)
-        self._moved = products(queries, keys, *moved, size=self._batch)
-        self._gradients: Products = products(x.mT, by_slot, self._matrices(self._gradient))
+        scores, slopes = (part.view(runs * key_heads, -1, length) for part in (scores, slopes))
+        batch = at_once * key_heads
+        self._score_products = products(queries.mT, keys, scores, size=batch)
+        self._moves = products(keys, slopes.mT, to_queries, size=batch)
+        self._moves += products(queries, slopes, to_keys, size=batch)
+        self._gradients = products(by_slot, x, self._matrices(self._gradient))
 
 
 def _multiply(products: Products) -> None:
@@ -190,11 +196,21 @@ def _multiply(products: Products) -> None:
         torch.bmm(left, right, out=out)
 
 
-def _joined(weights: Float[Tensor, "matrices d_model key_dim"]) -> Float[Tensor, "d_model width"]:
-    return weights.transpose(0, 1).flatten(1)
+def _copy(parts: Copies) -> None:
+    for to, part in parts:
+        to.copy_(part)
+
+
+def _joined(
+    weights: Float[Tensor, "matrices d_model key_dim"], depth: int
+) -> Float[Tensor, "width {depth}"]:
+    flat = weights.mT.flatten(0, 1)
+    return torch.nn.functional.pad(flat, (0, depth - flat.shape[1]))
 
 
 def _by_head(
-    spec: RunSpec, matrix: Float[Tensor, "rows width"]
-) -> Float[Tensor, "matrices rows key_dim"]:
-    return matrix.view(len(matrix), -1, spec.key_dim).transpose(0, 1).contiguous()
+    spec: RunSpec, matrix: Float[Tensor, "width depth"]
+) -> Float[Tensor, "matrices d_model key_dim"]:
+    # A copy in any case: with one column per head, `contiguous` would return a view.
+    each = matrix[:, : spec.d_model].unflatten(0, (-1, spec.key_dim)).mT
+    return each.clone(memory_format=torch.contiguous_format)

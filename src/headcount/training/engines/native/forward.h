@@ -147,18 +147,20 @@ static inline void best_head(const Run& run, const float* const* keys, const flo
     }
 }
 
-// Σ_k softmax(S⁽ᵏ⁾/√d_k) for V queries at column p; the shares of every head are kept.
+// Σ_k softmax(S⁽ᵏ⁾/√d_k) for V queries at column p; in training the shares of every head are kept.
+template <bool training>
 static void join_softmax(const Run& run, const Work& work, const float* const* keys,
                          const float* queries, int p) {
     const float scale = 1 / __builtin_sqrtf(float(run.key_dim));
     const int n = work.positions;
     for (int q = 0; q < run.length; q++) store(work.joined + q * n + p, Vec{});
     for (int k = 0; k < run.heads; k++) {
-        float* share = work.share + int64_t(k) * n * n + p;
+        float* share = work.share + (training ? int64_t(k) * n * n : 0) + p;
+        const int key = key_column(run, k);
         Vec top = splat(-__builtin_inff()), total = {};
         for (int q = 0; q < run.length; q += KEYS) {
             Vec scores[KEYS];
-            score(keys + q, queries, k * run.key_dim, key_column(run, k), run.key_dim, scores);
+            score(keys + q, queries, k * run.key_dim, key, run.key_dim, scores);
             for (int r = 0; r < KEYS; r++) {
                 store(share + (q + r) * n, scores[r] * scale);
                 // Padded keys are not in the context and must not count.
@@ -173,7 +175,7 @@ static void join_softmax(const Run& run, const Work& work, const float* const* k
         }
         for (int q = 0; q < run.length; q++) {
             Vec part = load(share + q * n) / total;
-            store(share + q * n, part);
+            if (training) store(share + q * n, part);
             store(work.joined + q * n + p, load(work.joined + q * n + p) + part);
         }
     }
@@ -205,7 +207,8 @@ static inline void log_sum(const Run& run, const float* const* keys, const float
     for (int r = 0; r < KEYS; r++) joined[r] = top[r] + logarithm(total[r]) * run.temperature;
 }
 
-// The same for V queries at column p and all keys; the heads' shares of the sums are kept.
+// The same for V queries at column p and all keys; in training the heads' shares are kept.
+template <bool training>
 static void join_log_sum(const Run& run, const Work& work, const float* const* keys,
                          const float* queries, int p) {
     const int n = work.positions;
@@ -214,7 +217,7 @@ static void join_log_sum(const Run& run, const Work& work, const float* const* k
         Vec total[KEYS], joined[KEYS];
         log_sum(run, keys + q, queries, share, int64_t(n) * n, n, total, joined);
         for (int r = 0; r < KEYS; r++) store(work.joined + (q + r) * n + p, joined[r]);
-        for (int k = 0; k < run.heads; k++)
+        for (int k = 0; k < run.heads && training; k++)
             for (int r = 0; r < KEYS; r++) {
                 float* own = share + int64_t(k) * n * n + r * n;
                 store(own, load(own) / total[r]);
@@ -231,11 +234,11 @@ PHASE void join(const Run& run, const Work& work, const float* const* rows) {
     for (int p = 0; p < run.length; p += V) {
         transpose_queries(rows + p, work.budget, work.queries);
         if (run.variant == SOFTMAX) {
-            join_softmax(run, work, keys, work.queries, p);
+            join_softmax<training>(run, work, keys, work.queries, p);
             continue;
         }
         if (run.variant == LOGSUMEXP) {
-            join_log_sum(run, work, keys, work.queries, p);
+            join_log_sum<training>(run, work, keys, work.queries, p);
             continue;
         }
         for (int q = 0; q < run.length; q += KEYS) {

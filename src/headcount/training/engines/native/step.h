@@ -81,21 +81,31 @@ static inline ShortMask within(int columns) {
     return lane < columns;
 }
 
-// out_r += Σ_c weight[r, c]·in_c for one head's columns of [Q K].
+// out_r += Σ_c weight[r, c]·in_c for the columns of [Q K] that T holds and `kept` keeps.
+template <class T, class M>
+static inline void mix_columns(const Run& run, const float* weight, int row, int column,
+                               const float* in, float* out, M kept) {
+    for (int r = 0; r < run.length; r += DEPTH) {
+        T sums[DEPTH] = {};
+        for (int c = 0; c < run.length; c++) {
+            const T value = load<T>(in + c * run.columns);
+            for (int s = 0; s < DEPTH; s++) sums[s] += value * weight[(r + s) * row + c * column];
+        }
+        for (int s = 0; s < DEPTH; s++) {
+            float* to = out + (r + s) * run.columns;
+            store(to, load<T>(to) + (T)((M)sums[s] & kept));
+        }
+    }
+}
+
+// The same for all columns of a head.
 static void mix(const Run& run, const float* weight, int row, int column, const float* in,
                 float* out) {
-    for (int a = 0; a < run.key_dim; a += H)
-        for (int r = 0; r < run.length; r += 4) {
-            Short sums[4] = {};
-            for (int c = 0; c < run.length; c++) {
-                Short value = load<Short>(in + c * run.columns + a);
-                for (int s = 0; s < 4; s++) sums[s] += value * weight[(r + s) * row + c * column];
-            }
-            for (int s = 0; s < 4; s++) {
-                float* to = out + (r + s) * run.columns + a;
-                store(to, load<Short>(to) + (Short)((ShortMask)sums[s] & within(run.key_dim - a)));
-            }
-        }
+    int a = 0;
+    for (; a + V <= run.key_dim; a += V)
+        mix_columns<Vec>(run, weight, row, column, in + a, out + a, ~Mask{});
+    for (; a < run.key_dim; a += H)
+        mix_columns<Short>(run, weight, row, column, in + a, out + a, within(run.key_dim - a));
 }
 
 // The gradient of the query and key of head k from the slopes of its scores (rows are keys).

@@ -48,10 +48,30 @@ static inline Vec square_root(Vec value) {
 #endif
 }
 
+// The smaller and the larger number; b where one is NaN. Compilers do not find these instructions
+// where a is a constant.
+static inline Vec smaller(Vec a, Vec b) {
+#if HEADCOUNT_WIDTH == 16
+    return _mm512_min_ps(a, b);
+#elif HEADCOUNT_WIDTH == 8
+    return _mm256_min_ps(a, b);
+#else
+    return select(a < b, a, b);
+#endif
+}
+static inline Vec larger(Vec a, Vec b) {
+#if HEADCOUNT_WIDTH == 16
+    return _mm512_max_ps(a, b);
+#elif HEADCOUNT_WIDTH == 8
+    return _mm256_max_ps(a, b);
+#else
+    return select(a > b, a, b);
+#endif
+}
+
 // eˣ to about one unit in the last place; x is cut to ±87, NaN stays NaN.
 static inline Vec exponential(Vec x) {
-    x = select(x > 87.f, splat(87.f), x);
-    x = select(x < -87.f, splat(-87.f), x);
+    x = larger(splat(-87.f), smaller(splat(87.f), x));
     // 1.5·2²³: adding it rounds to a whole number, which the low bits of the sum then hold.
     const float shift = 12582912.f;
     Vec shifted = x * 1.44269504f + shift, whole = shifted - shift;
@@ -65,8 +85,9 @@ static inline Vec exponential(Vec x) {
     power = power * f + 0.5f;
     power = power * f + 1.f;
     power = power * f + 1.f;
-    // times 2^whole, built in the exponent bits; 0x4B400000 are the bits of `shift`
-    return power * (Vec)(((Mask)shifted + (127 - 0x4B400000)) << 23);
+    // Times 2^whole: `whole` is added to the exponent, where it lands alone, as the low 9 bits of
+    // `shift` are zero. So are those of the processor's NaN.
+    return (Vec)((Mask)power + ((Mask)shifted << 23));
 }
 
 // ln x to about one unit in the last place, for normal x > 0; NaN and ∞ stay.
