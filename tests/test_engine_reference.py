@@ -95,17 +95,18 @@ def test_the_references_bits_do_not_depend_on_how_many_runs_there_are(spec):
         assert alone == [together[several.index(one)] for one in some]
 
 
+@pytest.mark.parametrize("variant", ["max", "value"])
 @pytest.mark.parametrize(
-    ("length", "d_model", "key_dim"), [(7, 6, 3), (16, 6, 3), (33, 6, 3), (33, 6, 7), (16, 5, 3)]
+    ("length", "d_model", "key_dim"),
+    [(7, 6, 3), (16, 6, 3), (33, 6, 3), (33, 6, 7), (16, 5, 3), (5, 21, 3)],
 )
-def test_the_references_bits_do_not_depend_on_a_runs_place(length, d_model, key_dim):
+def test_the_references_bits_do_not_depend_on_a_runs_place(length, d_model, key_dim, variant):
     """7² and 33² are not multiples of what a CPU computes at once: a tensor's end is special.
 
     Odd sizes also align the matrices of a batched product differently.
     """
-    spec = RunSpec(
-        *(40, d_model, 3, key_dim), length=length, steps=20, check_every=20, validation=2, test=2
-    )
+    protocol = {"steps": 20, "check_every": 20, "validation": 2, "test": 2}
+    spec = RunSpec(40, d_model, 3, key_dim, length=length, variant=variant, **protocol)
     several = [replace(spec, seed=seed) for seed in range(9)]
     fleet = TorchEngine("cpu").fleet(several)
     fleet.launch(20)

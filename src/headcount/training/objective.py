@@ -12,10 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headcount.shapes import Bool, Float
 from headcount.training.spec import Metric, RunSpec
 
+LINE = 16  # floats of a cache line
 Scores = Float[Tensor, "*runs heads length length"]
 Pairs = Float[Tensor, "*runs length length"]
 Labels = Bool[Tensor, "*runs length length"]
@@ -119,12 +121,17 @@ def _retrieval_slope(
     """∂/∂S of Eq. (4).
 
     The wanted message is that of the target, or the sum over several: (y V)_i for a valid row, so
-    that the error is ((S − y) V)_i.
+    that the error is ((S − y) V)_i, and the slope (S − y) V Vᵀ.
     """
     valid = labels.any(-1, keepdim=True)
     count = valid.sum((-2, -1), keepdim=True).clamp(min=1)
-    error = torch.where(valid, joined - labels, 0.0) @ messages
-    return torch.where(valid, error @ messages.mT, 0.0) * (2 / count)
+    length, d_model = messages.shape[-2:]
+    # Whole cache lines: a product may round differently where a matrix is aligned differently.
+    fill = -length % LINE
+    deviation = pad(torch.where(valid, joined - labels, 0.0), (0, fill, 0, fill))
+    messages = pad(messages, (0, -d_model % LINE, 0, fill))
+    slope = deviation @ (messages @ messages.mT)
+    return slope[..., :length, :length] * (2 / count)
 
 
 def _to_heads(spec: RunSpec, scores: Scores, parts: Tensor, slope: Pairs) -> Scores:

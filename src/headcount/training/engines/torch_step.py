@@ -10,10 +10,10 @@ from torch import Tensor
 from headcount.shapes import Bool, Float, Int
 from headcount.training.adamw import BETAS, EPSILON
 from headcount.training.engines.base import State
-from headcount.training.objective import pair_weights, score_gradient
+from headcount.training.objective import LINE, pair_weights, score_gradient
 from headcount.training.spec import RunSpec
 
-_LINE, _ALIGNED = 16, 4  # floats of a cache line, and of what products want aligned
+_ALIGNED = 4  # floats that products want aligned
 Products = list[tuple[Tensor, Tensor, Tensor]]  # left and right sides, and where the product goes
 Copies = list[tuple[Tensor, Tensor]]  # to, from
 
@@ -44,11 +44,11 @@ class StackedRuns:
         self._all_rows, self._depth = rows.flatten(0, 1), rows.shape[-1]
         runs, device = len(states), rows.device
         self._width = spec.budget + spec.key_budget
-        self._length = spec.length + -spec.length % _LINE
+        self._length = spec.length + -spec.length % LINE
         self._size = runs * self._depth * self._width
         # Whole cache lines: AdamW rounds what is left over differently, and whose numbers those are
         # would depend on how many runs there are.
-        whole = self._size + runs + -(self._size + runs) % _LINE
+        whole = self._size + runs + -(self._size + runs) % LINE
         block = torch.zeros(4, whole, device=device)
         self._value, self._first, self._second, self._gradient = block
         self._taken = torch.tensor(float(states[0].taken), device=device)
