@@ -126,10 +126,14 @@ def _retrieval_slope(
     valid = labels.any(-1, keepdim=True)
     count = valid.sum((-2, -1), keepdim=True).clamp(min=1)
     length, d_model = messages.shape[-2:]
-    # Whole cache lines: a product may round differently where a matrix is aligned differently.
-    fill = -length % LINE
-    deviation = pad(torch.where(valid, joined - labels, 0.0), (0, fill, 0, fill))
-    messages = pad(messages, (0, -d_model % LINE, 0, fill))
+    deviation, fill, wide = (
+        torch.where(valid, joined - labels, 0.0),
+        -length % LINE,
+        -d_model % LINE,
+    )
+    if fill or wide:  # a product may round differently where a matrix is aligned differently
+        deviation = pad(deviation, (0, fill, 0, fill))
+        messages = pad(messages, (0, wide, 0, fill))
     slope = deviation @ (messages @ messages.mT)
     return slope[..., :length, :length] * (2 / count)
 

@@ -23,6 +23,7 @@ _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
 _IN_CACHE = 2**19  # of them on a CPU, and where they are joined at once: what a cache holds
 _MANY = 64  # context entries per item², above which each pair is scored once
 _PADDED_TO = 4  # runs on the CPU
+_STATES = 2**21  # floats of a fleet's states there: what a cache holds
 
 
 class TorchEngine:
@@ -37,10 +38,10 @@ class TorchEngine:
         return replace(spec, seed=0)
 
     def capacity(self, spec: RunSpec) -> int:
-        most = 16 if self.device == "cpu" else 512
-        return max(
-            1, min(most, 2**27 // (6 * spec.d_model * spec.budget + 3 * spec.items * spec.d_model))
-        )
+        state = 4 * spec.d_model * (spec.budget + spec.key_budget)  # with the gradient
+        if self.device == "cpu":
+            return max(1, min(4, _STATES // state // _PADDED_TO)) * _PADDED_TO
+        return max(1, min(512, 2**27 // (state + 3 * spec.items * spec.d_model)))
 
     def concurrency(self, specs: Sequence[RunSpec]) -> int:
         return 1
@@ -167,7 +168,8 @@ class TorchFleet:
             positive = self._edges.labels(some[None], row)[0]
             messages = scores[:, 0]  # which only the variant `value` looks at
             if spec.variant == "value":
-                messages = self._runs.messages[row][some]
+                drawn = self._runs.messages[row].index_select(0, some.flatten())
+                messages = drawn.view(*some.shape, -1)
             yield scores, positive, messages
 
 

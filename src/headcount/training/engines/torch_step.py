@@ -116,7 +116,8 @@ class StackedRuns:
         _multiply(self._score_products)
         messages = self._x_by_run  # which only the variant `value` looks at
         if spec.variant == "value":
-            messages = self.messages.flatten(0, 1)[items].unflatten(0, messages.shape[:2])
+            drawn = self.messages.flatten(0, 1).index_select(0, items)
+            messages = drawn.unflatten(0, messages.shape[:2])
         messages = messages[:, : spec.length]
         slope, down = score_gradient(spec, self._scores, labels, weights, self._tau, messages)
         torch.sum(slope, (1, 2, 3), out=total)
