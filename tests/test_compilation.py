@@ -49,7 +49,7 @@ def as_if_slow(monkeypatch):
     compiled = list[RunSpec]()
     of = staticmethod(lambda spec, slots: compiled.append(spec))
     monkeypatch.setattr(compilation.Compilation, "of", of)
-    monkeypatch.setattr(compilation, "_CACHED", -1.0)
+    monkeypatch.setattr(compilation, "_CACHED", -9.0)
     monkeypatch.setattr(compilation, "cores", lambda: 2)
     monkeypatch.setattr(compilation, "_MOST_PROCESSES", 1)  # each imports torch
     monkeypatch.setattr(driver, "_active", compilation._Target(GPUTarget("cuda", 90, 32)))
@@ -115,8 +115,8 @@ def compiled(folder, specs: list[RunSpec], arch: int = 90, *more: str) -> list[t
     return list(zip(words[::2], words[1::2], strict=True))
 
 
-# One of each kind: a run that a program keeps in registers, and one that several share.
-KINDS = [RunSpec(64, 16, 4, 5), RunSpec(64, 64, 8, 8, variant="softmax")]
+# A run that a program keeps in registers, and one as several share it, with keys that heads share.
+KINDS = [RunSpec(64, 16, 4, 5), RunSpec(64, 128, 8, 8, variant="value", kv_heads=2)]
 
 
 def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
@@ -125,7 +125,7 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
     names = [name for name, _ in kernels]
     expected = {"draw_contexts", "project_items", "tally_contexts", "tally_pairs"}
     assert set(names) == expected | {"train_resident", "train_together"}
-    assert names.count("project_items") == 2
+    assert names.count("project_items") == 3  # queries and keys apart where they are shared
     # Another process finds all of them there, also for the runs themselves.
     assert compiled(tmp_path, KINDS, 90, "whole") == kernels
 

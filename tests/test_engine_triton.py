@@ -155,6 +155,7 @@ def test_fleets_side_by_side_fit_into_memory(sizes, key_dim, variant, runs, giga
         RunSpec(40, 12, 4, 3, validation=9, test=20, check_every=7),
         RunSpec(60, 20, 6, 3, validation=2, test=20, variant="value"),
         RunSpec(60, 20, 6, 3, validation=2, test=2, variant="softmax", kv_heads=2),
+        RunSpec(20, 16, 32, 16, validation=2, test=2, length=4, check_every=1),  # streamed
     ],
 )
 def test_a_run_takes_no_more_memory_than_is_counted(spec):
@@ -162,10 +163,31 @@ def test_a_run_takes_no_more_memory_than_is_counted(spec):
     from headcount.training.engines.triton.memory import run_bytes
 
     fleet = made("triton").fleet([replace(spec, seed=seed) for seed in range(3)])
+    assert bool(fleet.shape.scratch) == (spec.budget == 512)
     runs, problems = fleet._runs, fleet._problems
     kept = [runs.weights, runs.first, runs.second, problems.rows, problems.messages]
     kept += [*problems.contexts.values(), *problems.counts.values()]
     taken = sum(part.numel() * part.element_size() for part in kept)
     # In a block of steps come its contexts, and in a check the projections.
     per_run = spec.check_every * fleet.shape.l + spec.items * (fleet.shape.d + fleet.shape.kd)
+    per_run += fleet.shape.scratch
     assert taken + 3 * 4 * per_run == 3 * run_bytes(spec)
+
+
+def test_what_ended_runs_took_is_given_back():
+    """Their tasks go when half of the runs have ended; those that stay go on as if nothing was."""
+    specs = [RunSpec(20, 6, 2, 3, seed, length=4, validation=20, test=2) for seed in range(5)]
+    fleet, alone = (made("triton").fleet(some) for some in (specs, specs[3:]))
+    assert len(fleet._problems.rows) == 5 * 20
+    for each in (fleet, alone):
+        each.launch(2)
+    fleet.keep([1, 3, 4])
+    assert len(fleet._problems.rows) == 5 * 20
+    fleet.keep([1, 2])
+    assert len(fleet._problems.rows) == len(fleet._problems.counts["test"]) // 20 == 2 * 20
+    for each in (fleet, alone):
+        each.launch(2)
+    assert fleet.check() == alone.check()
+    assert fleet.test([1]) == alone.test([1])
+    for found, expected in zip(fleet.states([0, 1]), alone.states([0, 1]), strict=True):
+        assert torch.equal(found.weights, expected.weights)

@@ -15,7 +15,6 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def _count(code: list[tuple[int, str]], pattern: str) -> int:
     return sum(1 for _, text in code if re.search(pattern, text))
 
 
-def compiled(spec: RunSpec) -> Iterator[tuple[str, Any]]:
+def compiled(spec: RunSpec) -> list[tuple[str, Any]]:
     """The kernels of a run's shape by name, compiled."""
     from headcount.training.engines.triton.compilation import Compilation
 
@@ -71,7 +70,7 @@ def compiled(spec: RunSpec) -> Iterator[tuple[str, Any]]:
             found.append((kernel.fn.__name__, kernel.warmup(*arguments, grid=grid, **named)))
 
     Kept.of(spec, _SLOTS)
-    yield from found
+    return found
 
 
 def listing_of(kernel: Any) -> str:
@@ -104,7 +103,7 @@ def _row(case: Case) -> str:
 
 
 def print_compilation() -> None:
-    """How long this process takes over all kernels of the paper's grids, from scratch and cached.
+    """How long this process takes over all kernels of the paper's grids, from scratch.
 
     One process, so that processor time means something on a machine that has other work.
     """

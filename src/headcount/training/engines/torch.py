@@ -20,7 +20,7 @@ from headcount.training.task import task_of, training_key
 
 _LABELS_AT_ONCE = 2**20  # pairs of items whose labels are looked up together
 _SCORES_AT_ONCE = 2**24  # floats of per-head scores held during a check
-_IN_CACHE = 2**19  # of them on a CPU, and where they are joined at once: what a cache holds
+_IN_CACHE = 2**19  # of them on a CPU, and of all pairs of items: what a cache holds
 _MANY = 64  # context entries per item², above which each pair is scored once
 _PADDED_TO = 4  # runs on the CPU
 _STATES = 2**21  # floats of a fleet's states there: what a cache holds
@@ -39,9 +39,10 @@ class TorchEngine:
 
     def capacity(self, spec: RunSpec) -> int:
         state = 4 * spec.d_model * (spec.budget + spec.key_budget)  # with the gradient
+        most = 2**27 // (state + 3 * spec.items * spec.d_model)
         if self.device == "cpu":
-            return max(1, min(4, _STATES // state // _PADDED_TO)) * _PADDED_TO
-        return max(1, min(512, 2**27 // (state + 3 * spec.items * spec.d_model)))
+            return max(1, min(16, most, _STATES // state) // _PADDED_TO) * _PADDED_TO
+        return max(1, min(512, most))
 
     def concurrency(self, specs: Sequence[RunSpec]) -> int:
         return 1
@@ -186,7 +187,15 @@ def _heads(
 def _context_scores(
     spec: RunSpec, projected: Float[Tensor, "count length width"]
 ) -> Float[Tensor, "count heads length length"]:
-    """S⁽ᵏ⁾ of every context; a product per head reads its columns where they are."""
+    """S⁽ᵏ⁾ of every context.
+
+    On a CPU, a product per head reads its columns where they are; a GPU takes all heads at once.
+    """
+    if projected.is_cuda:
+        queries, keys = (
+            torch.stack(part, 1) for part in zip(*_heads(spec, projected), strict=True)
+        )
+        return queries @ keys.mT
     count, length, _ = projected.shape
     scores = projected.new_empty(spec.heads, count, length, length)
     for (query, key), out in zip(_heads(spec, projected), scores, strict=True):

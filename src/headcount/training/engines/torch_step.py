@@ -26,9 +26,9 @@ class StackedRuns:
     few, and a product whose result is that narrow takes three times as long as one as wide as a
     context. Queries of heads that share a key are side by side in a product, which sums what they
     add to the key's gradient. Weights and thresholds share one block of memory, and AdamW is one
-    operation on it. Products are of `at_once` runs. Contexts are filled up to whole cache lines and
-    d_model with zeros, which stay zero: a product may round differently where a matrix is aligned
-    differently.
+    operation on it. Products are of `at_once` runs. Contexts are filled up to whole cache lines by
+    their last item, whose copies have no slope, and d_model by zeros, which stay zero: a product
+    may round differently where a matrix is aligned differently.
     """
 
     def __init__(
@@ -39,7 +39,8 @@ class StackedRuns:
         messages: Float[Tensor, "runs items d_model"],
         at_once: int,
     ) -> None:
-        rows = torch.nn.functional.pad(rows, (0, -spec.d_model % _ALIGNED))
+        if fill := -spec.d_model % _ALIGNED:
+            rows = torch.nn.functional.pad(rows, (0, fill))
         self._spec, self._rows, self.messages = spec, rows, messages
         self._all_rows, self._depth = rows.flatten(0, 1), rows.shape[-1]
         runs, device = len(states), rows.device

@@ -69,7 +69,8 @@ static inline Vec larger(Vec a, Vec b) {
 #endif
 }
 
-// eˣ to about one unit in the last place; x is cut to ±87, NaN stays NaN.
+// eˣ to about one unit in the last place; x is cut to ±87. NaN stays NaN if its low bits are zero,
+// as they are in those that arithmetic makes.
 static inline Vec exponential(Vec x) {
     x = larger(splat(-87.f), smaller(splat(87.f), x));
     // 1.5·2²³: adding it rounds to a whole number, which the low bits of the sum then hold.
@@ -86,7 +87,7 @@ static inline Vec exponential(Vec x) {
     power = power * f + 1.f;
     power = power * f + 1.f;
     // Times 2^whole: `whole` is added to the exponent, where it lands alone, as the low 9 bits of
-    // `shift` are zero. So are those of the processor's NaN.
+    // `shift` are zero.
     return (Vec)((Mask)power + ((Mask)shifted << 23));
 }
 

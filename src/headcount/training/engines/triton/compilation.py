@@ -16,6 +16,7 @@ from headcount.training.engines.triton.shape import Shape
 from headcount.training.spec import RunSpec, is_content_hash
 
 _CACHED = 0.5  # seconds that a shape takes at most if Triton's cache on disk has its kernels
+_START = 1.0  # more for the first: Triton reads its own source to know which cache is its own
 _MOST_PROCESSES = 32  # each takes some 0.4 GB of memory
 
 
@@ -67,12 +68,13 @@ def compile_ahead(specs: Sequence[RunSpec], slots: int) -> int:
     daemonic process, as a dask worker is, may not start others and compiles them itself.
     """
     shapes = distinct_shapes(specs)
-    left, alone = iter(shapes), current_process().daemon
+    left, alone, limit = iter(shapes), current_process().daemon, _CACHED + _START
     for spec in left:
         began = time.perf_counter()
         Compilation.of(spec, slots)
-        if time.perf_counter() - began > _CACHED and not alone:
+        if time.perf_counter() - began > limit and not alone:
             break
+        limit = _CACHED
     rest = list(left)
     if len(rest) > 1 and cores() > 1:
         from triton.runtime import driver

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -41,33 +42,40 @@ class TritonFleet:
         self.shape = Shape.of(specs[0])
         # A stream of its own: small fleets do not fill the GPU and run side by side.
         self._stream = torch.cuda.Stream() if device == "cuda" else None
-        of_run = [task_of(spec) for spec in specs]
-        tasks = {id(task): task for task in of_run}
-        number = {key: n for n, key in enumerate(tasks)}
-        task = np.array([number[id(task)] for task in of_run])
-        items = np.array([task.graph.items for task in tasks.values()])
-
-        def on_device(values: object, dtype: torch.dtype = torch.int64) -> Tensor:
-            return torch.tensor(np.asarray(values), dtype=dtype, device=device)
 
         def packed(parts: list[Tensor]) -> Tensor:
             return padded(parts, self.specs, self.shape).to(device)
 
         with self._on_stream():
-            self._problems = Problems.of(list(tasks.values()), self.shape, device)
             self._runs = Runs(
                 weights=packed([state.weights for state in states]),
                 first=packed([state.first for state in states]),
                 second=packed([state.second for state in states]),
                 threshold=torch.stack([state.threshold for state in states]).to(device),
                 diverged=torch.zeros(len(specs), dtype=torch.int64, device=device),
-                task=on_device(task),
-                first_row=on_device((np.cumsum(items) - items)[task]),
-                first_count=on_device((np.cumsum(items**2) - items**2)[task]),
-                items=on_device(items[task]),
-                keys=on_device([training_key(spec) for spec in specs]),
-                head_scales=on_device([_scale(spec) for spec in specs], torch.float32),
+                keys=self._on_device([training_key(spec) for spec in specs]),
+                head_scales=self._on_device([_scale(spec) for spec in specs], torch.float32),
+                **self._packed_tasks(),
             )
+
+    def _packed_tasks(self) -> dict[str, Int[Tensor, " runs"]]:
+        """Pack the tasks of the runs into memory; returns where each run finds its own."""
+        of_run = [task_of(spec) for spec in self.specs]
+        tasks = {id(task): task for task in of_run}
+        number = {key: n for n, key in enumerate(tasks)}
+        task = np.array([number[id(task)] for task in of_run])
+        items = np.array([task.graph.items for task in tasks.values()])
+        self._problems = Problems.of(list(tasks.values()), self.shape, self.device)
+        self._tasks_of = len(self.specs)
+        return {
+            "task": self._on_device(task),
+            "first_row": self._on_device((np.cumsum(items) - items)[task]),
+            "first_count": self._on_device((np.cumsum(items**2) - items**2)[task]),
+            "items": self._on_device(items[task]),
+        }
+
+    def _on_device(self, values: object, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(np.asarray(values), dtype=dtype, device=self.device)
 
     def launch(self, steps: int) -> None:
         """Nothing here waits for the device once the first kernel is launched: fleets overlap."""
@@ -93,10 +101,9 @@ class TritonFleet:
                 REPEATED=shape.repeated,
             )  # fmt: skip
         else:
-            per_run = shape.l * (shape.d + shape.kd) + shape.h * shape.l**2
             self._launch(
                 training.train_streaming, (len(runs),), shape.warps, *given,
-                self._empty(len(runs), per_run), *protocol, **constants, GROUP=shape.group,
+                self._empty(len(runs), shape.scratch), *protocol, **constants, GROUP=shape.group,
                 PART=shape.part, num_stages=3,
             )  # fmt: skip
 
@@ -148,6 +155,8 @@ class TritonFleet:
         self.specs = [self.specs[row] for row in rows]
         with self._on_stream():
             self._runs = self._runs.chosen(rows)
+            if len(rows) <= self._tasks_of // 2:  # most of what the tasks take is for runs now gone
+                self._runs = replace(self._runs, **self._packed_tasks())
 
     def contexts(self, steps: int) -> Int[Tensor, "runs steps l"]:
         """The training contexts of the next steps, from every run's own stream."""

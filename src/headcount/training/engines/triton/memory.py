@@ -110,7 +110,7 @@ def run_bytes(spec: RunSpec) -> int:
     projected = spec.items * (shape.d + shape.kd)
     contexts = (spec.check_every + spec.validation + spec.test) * shape.l
     counts = 2 * spec.items**2 if shape.pairs else 0
-    return 4 * (state + rows + projected + contexts + counts)
+    return 4 * (state + rows + projected + contexts + counts + shape.scratch)
 
 
 def padded(

@@ -105,6 +105,13 @@ class Shape:
         return self.together["ACROSS"] * self.together["DOWN"] if self.together else 1
 
     @property
+    def scratch(self) -> int:
+        """Floats in memory that a step of a streamed run needs beside its state."""
+        if self.resident or self.together:
+            return 0
+        return self.l * (self.d + self.kd) + self.h * self.l**2
+
+    @property
     def warps(self) -> int:
         """Enough threads to hold the state and the heads' scores in registers, and no more.
 

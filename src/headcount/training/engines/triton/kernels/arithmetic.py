@@ -223,9 +223,8 @@ def labels(targets, starts, looks, row, item, TARGETS: tl.constexpr, LENGTH: tl.
            L: tl.constexpr):  # fmt: skip
     """y_pq as [L, L]: is item q an out-neighbour of item p?
 
-    All items have one where TARGETS is 1 and `looks` of them where it is 2: each is compared. Where
-    it is 0, those of item i are targets[starts[i]:starts[i + 1]], none or thousands of them, among
-    which `looks` halvings find an item.
+    TARGETS is 1: one target for each item. 2: `looks` targets for each. 0: any number of them, for
+    item i targets[starts[i]:starts[i + 1]], among which an item is found in `looks` halvings.
     """
     # Padded positions hold item −1 and load target −2: they match nothing, nor each other.
     inside = tl.arange(0, L) < LENGTH
@@ -255,7 +254,7 @@ def messages_of(messages, row, item, b, LENGTH: tl.constexpr, L: tl.constexpr, D
 @jit
 def message_products(messages, row, item, VARIANT: tl.constexpr, LENGTH: tl.constexpr,
                      L: tl.constexpr, DM: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """V Vᵀ [L, L], which only `value` has; it needs no scores, so nothing waits for it."""
+    """V Vᵀ [L, L], which only `value` has; it needs no scores, so it waits for nothing."""
     products = 0.0
     if VARIANT == "value":
         products = tl.zeros((L, L), tl.float32)

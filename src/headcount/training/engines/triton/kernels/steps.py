@@ -145,12 +145,12 @@ def train_streaming(weights, firsts, seconds, thresholds, diverged_at, contexts,
     WIDE: tl.constexpr = GROUP * PART
     KEYS_WIDE: tl.constexpr = KEYS * PART
     column, position = tl.arange(0, WIDE), tl.arange(0, L)
-    key_column = tl.arange(0, KEYS_WIDE)
+    key_columns = tl.arange(0, KEYS_WIDE)
     at_q = run * (DM * (D + KD))
     at_k = at_q + DM * D
     own = scratch + run * (L * (D + KD) + H * L * L)
     q_at = own + position[:, None] * D + column[None, :]
-    k_at = own + L * D + position[:, None] * KD + key_column[None, :]
+    k_at = own + L * D + position[:, None] * KD + key_columns[None, :]
     s_at = own + L * (D + KD)
     s_at += (
         tl.arange(0, GROUP)[:, None, None] * (L * L)

@@ -149,12 +149,10 @@ def _received(words, tag):
 
 
 @jit
-def _sent(own, words, number, tag, WIDE: tl.constexpr, L: tl.constexpr, DOWN: tl.constexpr):
-    """Send [WIDE, L] to DOWN programs; returns where what they send comes in."""
+def _places(words, tag, WIDE: tl.constexpr, L: tl.constexpr, DOWN: tl.constexpr):
+    """Where the first of DOWN programs sends its [WIDE, L]; the others' places follow."""
     at = words + tag % 2 * (DOWN * WIDE * L)
-    at += tl.arange(0, WIDE)[:, None] * L + tl.arange(0, L)[None, :]
-    _send(at + number * (WIDE * L), own, tag)
-    return at
+    return at + (tl.arange(0, WIDE)[:, None] * L + tl.arange(0, L)[None, :])
 
 
 @jit
@@ -262,10 +260,14 @@ def train_together(weights, firsts, seconds, thresholds, diverged_at, contexts, 
                 message = messages_of(messages, row, item, column, LENGTH, L, DM, DM // SLICES)
                 products = product(message, tl.trans(message))
                 if SLICES > 1:
-                    products_at = _sent(products, grams, member % SLICES, tag, L, L, SLICES)
+                    products_at = _places(grams, tag, L, L, SLICES)
+                    if member < SLICES:  # a word has one writer
+                        _send(products_at + member * (L * L), products, tag)
             both = _projection(w, x, L, WIDE, TALL, PARTS)
             if DOWN > 1:
-                both = _summed(_sent(both, sums, down, tag, WIDE, L, DOWN), tag, WIDE, L, DOWN)
+                both_at = _places(sums, tag, WIDE, L, DOWN)
+                _send(both_at + down * (WIDE * L), both, tag)
+                both = _summed(both_at, tag, WIDE, L, DOWN)
             q, k = tl.split(tl.permute(tl.reshape(both, (OWN, 2, WIDTH, L)), (0, 3, 2, 1)))
             s = head_scores(q, k, OWN, OWN, L, WIDTH)
             if PIECES > 1:
