@@ -6,6 +6,9 @@
 #include <new>
 #include <thread>
 #include <vector>
+#if HEADCOUNT_AVX
+#include <cpuid.h>
+#endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>
 #elif defined(_M_ARM64)
@@ -114,18 +117,28 @@ struct Job {
     }
 };
 
-// How many levels, from the first, this machine runs.
-EXPORTED int headcount_levels() {
-    int missing = 0;
 #if HEADCOUNT_AVX
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-    missing = !avx2 ? 2 : !avx512;
-#endif
-    return int(sizeof kernels / sizeof *kernels) - missing;
+static bool all_of(unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; }
+
+// How many of the two AVX levels this machine does not run. __builtin_cpu_supports would ask the
+// same, but zig's linker does not find what it needs.
+static int missing_levels() {
+    unsigned a, b, c, features, extended, saved, high;
+    if (!__get_cpuid(1, &a, &b, &features, &c) || !all_of(features, bit_FMA | bit_OSXSAVE)) return 2;
+    if (!__get_cpuid_count(7, 0, &a, &extended, &b, &c)) return 2;
+    // A processor's registers are of use where the system saves them: 6 stands for the 256 bits of
+    // AVX, 0xE0 for what AVX-512 adds.
+    __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    if (!all_of(extended, bit_AVX2) || !all_of(saved, 6)) return 2;
+    const unsigned wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512VL | bit_AVX512BW;
+    return !(all_of(extended, wide) && all_of(saved, 0xE6));
 }
+#else
+static int missing_levels() { return 0; }
+#endif
+
+// How many levels, from the first, this machine runs.
+EXPORTED int headcount_levels() { return int(sizeof kernels / sizeof *kernels) - missing_levels(); }
 
 EXPORTED const char* headcount_level_name(int level) { return kernels[level]->name; }
 

@@ -83,9 +83,11 @@ PHASE void project(const Run& run, const float* x, int rows, float* out) {
             for (int i = 0; i < run.depth; i += DEPTH, from += rows * DEPTH)
                 for (int r = 0; r < DEPTH; r++, w += V) {
                     Vec weight = load(w);
-                    for (int s = 0; s < ROWS; s++) sums[s] += weight * from[s * DEPTH + r];
+                    UNROLLED for (int s = 0; s < ROWS; s++)
+                        sums[s] += weight * from[s * DEPTH + r];
                 }
-            for (int s = 0; s < ROWS; s++) store(out + (p + s) * run.columns + c, sums[s]);
+            UNROLLED for (int s = 0; s < ROWS; s++)
+                store(out + (p + s) * run.columns + c, sums[s]);
         }
 }
 
@@ -93,9 +95,9 @@ PHASE void project(const Run& run, const float* x, int rows, float* out) {
 static void transpose_queries(const float* const* rows, int budget, float* out) {
     for (int c = 0; c < budget; c += V) {
         Vec tile[V];
-        for (int r = 0; r < V; r++) tile[r] = load(rows[r] + c);
+        UNROLLED for (int r = 0; r < V; r++) tile[r] = load(rows[r] + c);
         transpose(tile);
-        for (int r = 0; r < V; r++) store(out + (c + r) * V, tile[r]);
+        UNROLLED for (int r = 0; r < V; r++) store(out + (c + r) * V, tile[r]);
     }
 }
 
@@ -111,13 +113,13 @@ static inline void add_scores(const float* const* keys, const float* queries, in
     queries += head * V;
     for (int a = 0; a < key_dim; a++) {
         Vec query = load(queries + a * V);
-        for (int r = 0; r < KEYS; r++) scores[r] += query * keys[r][key + a];
+        UNROLLED for (int r = 0; r < KEYS; r++) scores[r] += query * keys[r][key + a];
     }
 }
 
 static inline void score(const float* const* keys, const float* queries, int head, int key,
                          int key_dim, Vec (&scores)[KEYS]) {
-    for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
+    UNROLLED for (int r = 0; r < KEYS; r++) scores[r] = Vec{};
     add_scores(keys, queries, head, key, key_dim, scores);
 }
 

@@ -191,23 +191,28 @@ static inline void adam(T& value, T& first, T& second, T slope, const float* sca
 
 // Gradient of [W_Q W_K] and AdamW in one pass over the state: the gradient never leaves registers,
 // and each of the three parts of the state is read and written once per step.
-PHASE void update(const Run& run, const Work& work, const float* scales) {
-    for (int c = 0; c < run.columns; c += V)
-        for (int i = 0; i < run.depth; i += DEPTH) {
+PHASE void update(const Run& run, const Work& work, const float* given) {
+    // Copies: a store might otherwise change what they are read from, for all that compilers know.
+    float *const weights = run.weights, *const firsts = run.first, *const seconds = run.second;
+    const float scales[2] = {given[0], given[1]};
+    const int length = run.length, depth = run.depth, columns = run.columns;
+    for (int c = 0; c < columns; c += V)
+        for (int i = 0; i < depth; i += DEPTH) {
             const float* x = work.x + int64_t(i) * work.positions;
+            const float* moved = work.moved + c;
             Vec slopes[DEPTH] = {};
-            for (int p = 0; p < run.length; p++) {
-                Vec moved = load(work.moved + p * run.columns + c);
-                for (int r = 0; r < DEPTH; r++) slopes[r] += moved * x[p * DEPTH + r];
+            for (int p = 0; p < length; p++, moved += columns, x += DEPTH) {
+                const Vec own = load(moved);
+                UNROLLED for (int r = 0; r < DEPTH; r++) slopes[r] += own * x[r];
             }
-            int64_t at = int64_t(c) * run.depth + i * V;
-            for (int r = 0; r < DEPTH; r++, at += V) {
-                Vec weight = load(run.weights + at), first = load(run.first + at);
-                Vec second = load(run.second + at);
+            int64_t at = int64_t(c) * depth + i * V;
+            UNROLLED for (int r = 0; r < DEPTH; r++, at += V) {
+                Vec weight = load(weights + at), first = load(firsts + at);
+                Vec second = load(seconds + at);
                 adam(weight, first, second, slopes[r], scales, square_root);
-                store(run.weights + at, weight);
-                store(run.first + at, first);
-                store(run.second + at, second);
+                store(weights + at, weight);
+                store(firsts + at, first);
+                store(seconds + at, second);
             }
         }
 }

@@ -25,7 +25,7 @@ struct Counted<0, I...> { typedef Lanes<I...> type; };
 // Transposes 4 × 4 tiles: within quarters of 4 lanes, first by single lanes, then by pairs.
 template <int... I>
 static inline void transpose_quads(Vec* r, Lanes<I...>) {
-    for (int i = 0; i < V; i += 4) {
+    UNROLLED for (int i = 0; i < V; i += 4) {
         Vec a = SHUFFLE(r[i], r[i + 1], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V)...);
         Vec b = SHUFFLE(r[i], r[i + 1], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V + 2)...);
         Vec c = SHUFFLE(r[i + 2], r[i + 3], ((I & ~3) + ((I & 3) >> 1) + (I & 1) * V)...);
@@ -40,7 +40,7 @@ static inline void transpose_quads(Vec* r, Lanes<I...>) {
 // Swaps the off-diagonal S × S tiles of every 2S × 2S tile.
 template <int S, int... I>
 static inline void swap_tiles(Vec* r, Lanes<I...>) {
-    for (int i = 0; i < V; i++)
+    UNROLLED for (int i = 0; i < V; i++)
         if (!(i & S)) {
             Vec a = r[i], b = r[i | S];
             r[i] = SHUFFLE(a, b, ((I & S) ? V + I - S : I)...);
