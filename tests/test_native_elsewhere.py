@@ -1,6 +1,7 @@
 """The native library as other compilers and processors build it: 64-bit ARM, emulated, and clang.
 
-`apt install g++-aarch64-linux-gnu qemu-user clang` brings what these tests need.
+`apt install g++-aarch64-linux-gnu qemu-user clang` and `pip install ziglang` bring what these tests
+need. For macOS and Windows the library is only compiled.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import ctypes
 import shutil
 import struct
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -27,17 +30,23 @@ SOURCES = Path(__file__).parents[1] / "src" / "headcount" / "training" / "engine
 FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 STEPS = 20
 LANES = 4  # of the levels tried here
+ZIG = (sys.executable, "-m", "ziglang", "c++")
 COMPILERS = {
     "arm": (("aarch64-linux-gnu-g++", "-static"), ("qemu-aarch64",)),
     "clang": (("clang++",), ()),
+    "zig": (ZIG, ()),
 }
+needs_zig = pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
 
 
 @pytest.fixture(scope="module", params=COMPILERS)
 def driver(request, tmp_path_factory) -> tuple[list[str], str]:
     """The words that start the driver, and the platform."""
     compiler, emulator = COMPILERS[request.param]
-    if missing := [word for word in (compiler[0], *emulator) if not shutil.which(word)]:
+    missing = [word for word in (compiler[0], *emulator) if not shutil.which(word)]
+    if compiler is ZIG and not find_spec("ziglang"):
+        missing.append("ziglang")
+    if missing:
         pytest.skip(f"{', '.join(missing)} not installed")
     program = tmp_path_factory.mktemp(request.param) / "driver"
     sources = [*sorted(SOURCES.glob("*.cpp")), Path(__file__).with_name("native_driver.cpp")]
@@ -102,3 +111,13 @@ def test_it_follows_the_reference(driver, level, variant, tmp_path):
     for part in ("weights", "threshold"):
         torch.testing.assert_close(getattr(found, part), getattr(expected, part), rtol=0, atol=1e-5)
     assert not torch.equal(found.weights, State.initial(spec).weights)
+
+
+@needs_zig
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["aarch64-macos", "x86_64-windows-gnu"])
+def test_it_compiles_for_other_systems(target, tmp_path):
+    out = tmp_path / "library"
+    words = [*ZIG, "-target", target, "-shared", *FLAGS, *sorted(SOURCES.glob("*.cpp")), "-o", out]
+    subprocess.run(words, check=True)
+    assert b"headcount_levels" in out.read_bytes()

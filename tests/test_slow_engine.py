@@ -67,20 +67,39 @@ def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypat
     assert "needs a C++ compiler (g++)" in told
 
 
+# A pip that notes what it is asked for, and the compiler it is told of; it may lack zig.
+PIP = """#!/bin/sh
+echo "$CXX: $*" >> asked
+case "$*" in *ziglang) exit ZIG;; esac
+"""
+
+
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "sh"])
-def test_make_says_that_the_compiler_is_missing(tmp_path, compiler):
+@pytest.mark.parametrize("has_zig", [True, False])
+def test_make_takes_the_compiler_of_zig_where_there_is_none(tmp_path, compiler, has_zig):
     shutil.copy(Path(__file__).parents[1] / "Makefile", tmp_path)
     for name in ("pyproject.toml", "constraints.txt", "CMakeLists.txt"):
         (tmp_path / name).touch()
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    for name in ("python", "pip"):
-        program = tmp_path / ".venv" / "bin" / name
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, text in (
+        ("python", '#!/bin/sh\necho "$@"\n'),
+        ("pip", PIP.replace("ZIG", str(int(not has_zig)))),
+    ):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
     done = subprocess.run(
         ["make", ".venv/installed", f"CXX={compiler}"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / ".venv" / "installed").exists()
-    missing = "no-such-compiler is missing, so the native engine cannot be built. Going on with"
-    assert (missing in done.stdout) == (compiler == "no-such-compiler")
+    missing, zig = compiler == "no-such-compiler", programs / "zig-c++"
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [words.endswith(" ziglang") for words in asked] == [True, False][not missing :]
+    assert asked[-1].startswith(f"{zig if missing else compiler}: install ")
+    assert zig.exists() == (missing and has_zig)
+    assert ("no C++ compiler (no-such-compiler); PyPI's ziglang" in done.stdout) == missing
+    assert ("ziglang cannot be installed either" in done.stdout) == (missing and not has_zig)
+    if zig.exists():  # whose words are those of the compiler's caller
+        called = subprocess.run([zig, "-o", "a b"], capture_output=True, text=True, check=True)
+        assert called.stdout == "-I -m ziglang c++ -o a b\n"

@@ -124,8 +124,9 @@ static bool all_of(unsigned bits, unsigned wanted) { return (bits & wanted) == w
 // same, but zig's linker does not find what it needs.
 static int missing_levels() {
     unsigned a, b, c, features, extended, saved, high;
-    if (!__get_cpuid(1, &a, &b, &features, &c) || !all_of(features, bit_FMA | bit_OSXSAVE)) return 2;
-    if (!__get_cpuid_count(7, 0, &a, &extended, &b, &c)) return 2;
+    if (!__get_cpuid(1, &a, &b, &features, &c) || !__get_cpuid_count(7, 0, &a, &extended, &b, &c) ||
+        !all_of(features, bit_FMA | bit_OSXSAVE))
+        return 2;
     // A processor's registers are of use where the system saves them: 6 stands for the 256 bits of
     // AVX, 0xE0 for what AVX-512 adds.
     __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
