@@ -1,6 +1,6 @@
 // The metric of one run on given contexts: objective.tally, summed.
 
-constexpr int BLOCK = 64;  // items projected together
+constexpr int BLOCK = 16;  // items projected together: their embeddings stay in L1
 
 struct Evaluation {
     float* projected;  // [Q K] of the items in the contexts
