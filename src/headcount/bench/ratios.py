@@ -29,7 +29,7 @@ TARGETS = {
     ),
     "native_vs_jax": Target("Native engine against JAX, one core", "native", "cpu", "jax", 3.0),
     "native_share_of_sgemm": Target(
-        "Native engine, share of the core's float32 rate", "native", "cpu", "matmul", 0.5
+        "Native engine, rate against torch's own products", "native", "cpu", "matmul", 0.5
     ),
     "torch_vs_eager": Target(
         "Torch engine against eager PyTorch, one core", "torch", "cpu", "eager", 4.0
@@ -39,7 +39,7 @@ TARGETS = {
     ),
     "triton_vs_jax": Target("Triton engine against JAX", "triton", "cuda", "jax", 3.0),
     "triton_share_of_sgemm": Target(
-        "Triton engine, share of the GPU's float32 rate", "triton", "cuda", "matmul", None
+        "Triton engine, rate against torch's own products", "triton", "cuda", "matmul", None
     ),
 }
 SCALING = "native_scaling"

@@ -224,7 +224,7 @@ def _jax_settings(device: str) -> dict[str, str]:
 
 
 class MatmulSubject(Subject):
-    """The machine's own float32 rate: bare square products."""
+    """The rate of torch's own float32 products, of square matrices; not a bound for others."""
 
     def open(self) -> None:
         super().open()

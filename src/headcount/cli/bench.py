@@ -57,7 +57,7 @@ def engines(
     Runs at a time: 80 on a core at the main shape, fewer at larger ones; 560
     on a CUDA device, and 4,000 at the main shape.
 
-    matmul is the machine's own float32 rate: bare square products on one
+    matmul is the rate of torch's own float32 products: square matrices on one
     thread and on all, or on the CUDA device without TF32. gflops counts projections,
     scores and their gradients at ℓ = 16; Adam's work is not counted.
 
