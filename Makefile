@@ -66,33 +66,36 @@ NATIVE := $(wildcard $(addprefix src/headcount/training/engines/native/,*.cpp *.
 
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Where there is no C++ compiler, PyPI has one: zig's, which is clang. CMake takes one word for it,
-# and pip, while it builds, hides installed packages from every python but an isolated one (-I).
+# Where there is no C++ compiler, PyPI has one: zig's, which is clang. It is a program of one word,
+# since CMakeLists.txt loses further ones. While pip builds, it hides installed packages from every
+# python but an isolated one (-I). Baseline: the library chooses its instructions when it runs.
 COMPILERS := $(if $(filter default,$(origin CXX)),c++ g++ clang++,$(firstword $(CXX)))
-ifeq ($(shell for name in $(COMPILERS); do command -v $$name || :; done),)
-ZIG := $(CURDIR)/$(BIN)/zig-c++
-endif
+COMPILER := $(shell for name in $(COMPILERS); do command -v $$name || :; done)
+ZIG_CXX := $(if $(COMPILER),,$(CURDIR)/$(BIN)/zig-c++)
 
 define ZIG_PROGRAM
 #!/bin/sh
-exec "$${0%/*}/python" -I -m ziglang c++ "$$@"
+exec "$${0%/*}/python" -I -m ziglang c++ -mcpu=baseline "$$@"
 endef
 export ZIG_PROGRAM
 
 define NO_COMPILER
-make: ziglang cannot be installed either. The torch engine trains in place of the native one, 2 to
-make: 20 times as slowly. For the native one, install g++ (Debian: apt install g++) and run:
-make: rm .venv/installed && make
+make: zig's compiler cannot be installed or does not work here. The torch engine trains in place of
+make: the native one, and takes 2 to 20 times as long. For the native one, install g++ (Debian: apt
+make: install g++) and run: rm .venv/installed && make
 endef
 export NO_COMPILER
 
 .venv/installed: pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-ifdef ZIG
+ifeq ($(ZIG_CXX),)
+	$(PIP) -e .
+else
 	@echo "make: no C++ compiler ($(COMPILERS)); PyPI's ziglang compiles the native engine"
-	@$(PIP) ziglang && echo "$$ZIG_PROGRAM" > $(ZIG) && chmod +x $(ZIG) || echo "$$NO_COMPILER"
+	@$(PIP) ziglang && echo "$$ZIG_PROGRAM" > "$(ZIG_CXX)" && chmod +x "$(ZIG_CXX)" || :
+	CXX="$(ZIG_CXX)" $(PIP) -e . || CXX=false $(PIP) -e .
+	@ls src/headcount/training/engines/native/_native.* > /dev/null 2>&1 || echo "$$NO_COMPILER"
 endif
-	$(if $(ZIG),CXX=$(ZIG) )$(PIP) -e .
 	touch $@
 
 # headcount itself is there by now: this adds the tools, and compiles nothing again.

@@ -24,8 +24,8 @@ def timed(tmp_path_factory):
         runnable = [level for level in tool.LEVELS if level in levels()]
     except InputError as missing:
         pytest.skip(str(missing))
-    if not runnable or not shutil.which("c++"):
-        pytest.skip("no level with a clock, or no c++")
+    if not runnable or not shutil.which(tool.COMPILER[0]):
+        pytest.skip("no level with a clock, or no compiler")
     return tool, tool.timed_library(runnable[-1], tmp_path_factory.mktemp("timed")), runnable[-1]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -67,39 +69,80 @@ def test_only_quick_as_a_whole_is_cut_and_the_reason_is_said(tmp_path, monkeypat
     assert "needs a C++ compiler (g++)" in told
 
 
-# A pip that notes what it is asked for, and the compiler it is told of; it may lack zig.
+# A pip that notes the compiler it is told of and what it is asked for. ziglang is there or not, and
+# what it compiles leaves a library or fails.
 PIP = """#!/bin/sh
 echo "$CXX: $*" >> asked
-case "$*" in *ziglang) exit ZIG;; esac
+case "$*" in *ziglang) exit {no_zig:d};; esac
+case "$CXX" in *zig-c++) [ -x "$CXX" ] && {compiles};; esac
+exit 0
 """
+NATIVE = "src/headcount/training/engines/native"
 
 
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "sh"])
-@pytest.mark.parametrize("has_zig", [True, False])
-def test_make_takes_the_compiler_of_zig_where_there_is_none(tmp_path, compiler, has_zig):
-    shutil.copy(Path(__file__).parents[1] / "Makefile", tmp_path)
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """What the target `.venv/installed` needs, and a python that repeats its words."""
+    folder = tmp_path / "a folder"
+    (folder / NATIVE).mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[1] / "Makefile", folder)
     for name in ("pyproject.toml", "constraints.txt", "CMakeLists.txt"):
-        (tmp_path / name).touch()
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name, text in (
-        ("python", '#!/bin/sh\necho "$@"\n'),
-        ("pip", PIP.replace("ZIG", str(int(not has_zig)))),
-    ):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+        (folder / name).touch()
+    add_program(folder / ".venv" / "bin" / "python", '#!/bin/sh\necho "$@"\n')
+    return folder
+
+
+def add_program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def make(checkout: Path, *words: str, env: Mapping[str, str] | None = None) -> str:
+    """What `make .venv/installed` printed."""
     done = subprocess.run(
-        ["make", ".venv/installed", f"CXX={compiler}"], cwd=tmp_path, capture_output=True, text=True
+        ["make", ".venv/installed", *words], cwd=checkout, env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / ".venv" / "installed").exists()
-    missing, zig = compiler == "no-such-compiler", programs / "zig-c++"
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert [words.endswith(" ziglang") for words in asked] == [True, False][not missing :]
-    assert asked[-1].startswith(f"{zig if missing else compiler}: install ")
-    assert zig.exists() == (missing and has_zig)
-    assert ("no C++ compiler (no-such-compiler); PyPI's ziglang" in done.stdout) == missing
-    assert ("ziglang cannot be installed either" in done.stdout) == (missing and not has_zig)
-    if zig.exists():  # whose words are those of the compiler's caller
-        called = subprocess.run([zig, "-o", "a b"], capture_output=True, text=True, check=True)
-        assert called.stdout == "-I -m ziglang c++ -o a b\n"
+    return done.stdout
+
+
+def test_make_takes_the_compiler_that_is_there(checkout, tmp_path):
+    add_program(checkout / ".venv" / "bin" / "pip", PIP.format(no_zig=False, compiles="exit 1"))
+    mine = tmp_path / "zig"  # users have variables of this name
+    told = make(checkout, env=os.environ | {"CXX": "sh", "ZIG": str(mine), "ZIG_CXX": str(mine)})
+    assert "no C++ compiler" not in told
+    (asked,) = (checkout / "asked").read_text().splitlines()
+    assert asked.startswith("sh: install ")
+    assert asked.endswith(" -e .")
+    assert not mine.exists()
+
+
+@pytest.mark.parametrize("zig", ["works", "fails", "is not to be had"])
+def test_make_takes_the_compiler_of_zig_where_there_is_none(checkout, zig):
+    compiles = f"touch {NATIVE}/_native.so" if zig == "works" else "exit 1"
+    script = PIP.format(no_zig=zig == "is not to be had", compiles=compiles)
+    add_program(checkout / ".venv" / "bin" / "pip", script)
+    told = make(checkout, "CXX=no-such-compiler")
+    assert (checkout / ".venv" / "installed").exists()
+    assert "no C++ compiler (no-such-compiler); PyPI's ziglang" in told
+    assert ("The torch engine trains in place of" in told) == (zig != "works")
+    first, *asked = (checkout / "asked").read_text().splitlines()
+    assert first.endswith(" ziglang")
+    program = checkout / ".venv" / "bin" / "zig-c++"
+    used = [str(program), *["false"] * (zig == "fails")]  # `false`: without the native engine
+    assert [words.partition(": ")[0] for words in asked] == used
+    assert program.exists() == (zig != "is not to be had")
+    if program.exists():
+        called = subprocess.run([program, "-o", "a b"], capture_output=True, text=True, check=True)
+        assert called.stdout == "-I -m ziglang c++ -mcpu=baseline -o a b\n"
+
+
+def test_make_looks_for_every_usual_compiler(checkout, tmp_path):
+    programs = {"PATH": str(tmp_path / "programs")}
+    (tmp_path / "programs").mkdir()
+    for name in ("make", "sh"):
+        (tmp_path / "programs" / name).symlink_to(str(shutil.which(name)))
+    assert "no C++ compiler (c++ g++ clang++)" in make(checkout, "-n", env=programs)
+    add_program(tmp_path / "programs" / "clang++", "#!/bin/sh\n")
+    assert "no C++ compiler" not in make(checkout, "-n", env=programs)

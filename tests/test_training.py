@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -306,3 +308,18 @@ def test_a_level_that_is_not_there_is_refused():
             with pytest.raises(InputError, match=f"does not run level '{level}'.* use plain"):
                 NativeEngine(level=level)
     assert NativeEngine().level_name == there[-1]
+
+
+def test_levels_are_those_that_the_processor_has():
+    """As Linux lists what the processor has and the system saves."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpuinfo.exists():
+        pytest.skip("not Linux on x86-64")
+    try:
+        there = native_library.levels()
+    except InputError as missing:
+        pytest.skip(str(missing))
+    (flags, *_) = re.findall(r"^flags\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE)
+    avx2 = {"avx2", "fma"} <= set(flags.split())
+    avx512 = avx2 and {"avx512f", "avx512dq", "avx512vl", "avx512bw"} <= set(flags.split())
+    assert there == ("plain", "baseline", "avx2", "avx512")[: 2 + avx2 + avx512]

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from headcount.bench.cases import SHAPES, VARIANTS, Case
+from headcount.errors import InputError
 from headcount.training.engines.base import State, adam_scales
 from headcount.training.engines.native.library import levels
 from headcount.training.engines.native.runs import NativeRun
@@ -30,6 +31,7 @@ LEVELS = {  # lanes, and what the compiler must be told
     "avx2": (8, ["-mavx2", "-mfma"]),
     "avx512": (16, ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mfma"]),
 }
+COMPILER = os.environ.get("CXX", "c++").split()
 PHASES = ("contexts", "gather", "project", "join", "slope", "move", "update")
 STEPS, ROUNDS = 500, 5
 
@@ -39,9 +41,10 @@ def timed_library(level: str, folder: str) -> ctypes.CDLL:
     lanes, flags = LEVELS[level]
     out = Path(folder) / "phases.so"
     source = Path(__file__).with_suffix(".cpp")
-    words = [*os.environ.get("CXX", "c++").split(), *FLAGS, *flags, f"-DHEADCOUNT_WIDTH={lanes}"]
+    words = [*COMPILER, *FLAGS, *flags, f"-DHEADCOUNT_WIDTH={lanes}"]
     subprocess.run([*words, "-I", NATIVE, "-shared", "-fPIC", "-w", source, "-o", out], check=True)
     found = ctypes.CDLL(str(out))
+    found.flush_tiny_numbers()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     found.timed_steps.argtypes = (pointer, number, pointer, pointer)
     found.timed_check.argtypes = (pointer, pointer)
@@ -101,7 +104,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    runnable = [level for level in LEVELS if level in levels()]
+    try:
+        runnable = [level for level in LEVELS if level in levels()]
+    except InputError as missing:
+        parser.error(str(missing))
     parser.add_argument("variant", nargs="?", default="max", choices=VARIANTS)
     parser.add_argument("--level", default=runnable[-1] if runnable else None, choices=runnable)
     asked = parser.parse_args()

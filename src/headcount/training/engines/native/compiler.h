@@ -5,8 +5,8 @@
 
 // gcc and clang (clang-cl too) have vector types; every other compiler builds level `plain` alone.
 // PHASE: phases of a step are compiled separately; inlined together they would spill registers.
-// UNROLLED: a loop over accumulators. They stay in registers only where it is unrolled, which clang
-// does not do by itself.
+// UNROLLED: a loop over accumulators, which stay in registers only where it is unrolled. Compilers
+// unroll short ones by themselves, but clang not those over 16.
 #if defined(__GNUC__) || defined(__clang__)
 #define HEADCOUNT_VECTORS 1
 #define PHASE static __attribute__((noinline))
@@ -45,8 +45,7 @@ static inline int __builtin_popcountll(uint64_t value) {
 #define HEADCOUNT_NEON 0
 #endif
 #define HEADCOUNT_BASELINE (HEADCOUNT_VECTORS && !HEADCOUNT_NEON)
-// Not on Windows: gcc does not align the stack there as AVX needs it, and clang-cl's test of the
-// processor needs a library that its linker does not find.
+// Not on Windows, where gcc does not align the stack as AVX needs it, and clang is untried.
 #if HEADCOUNT_VECTORS && defined(__x86_64__) && !defined(_WIN32)
 #define HEADCOUNT_AVX 1
 #else

@@ -129,7 +129,7 @@ static int missing_levels() {
         return 2;
     // A processor's registers are of use where the system saves them: 6 stands for the 256 bits of
     // AVX, 0xE0 for what AVX-512 adds.
-    __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
     if (!all_of(extended, bit_AVX2) || !all_of(saved, 6)) return 2;
     const unsigned wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512VL | bit_AVX512BW;
     return !(all_of(extended, wide) && all_of(saved, 0xE6));
