@@ -69,7 +69,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Where there is no C++ compiler, PyPI has one: zig's, which is clang. It is a program of one word,
 # since CMakeLists.txt loses further ones. While pip builds, it hides installed packages from every
 # python but an isolated one (-I). Baseline: the library chooses its instructions when it runs.
-COMPILERS := $(if $(filter default,$(origin CXX)),c++ g++ clang++,$(firstword $(CXX)))
+COMPILERS := $(or $(if $(filter default,$(origin CXX)),,$(firstword $(CXX))),c++ g++ clang++)
 COMPILER := $(shell for name in $(COMPILERS); do command -v $$name || :; done)
 ZIG_CXX := $(if $(COMPILER),,$(CURDIR)/$(BIN)/zig-c++)
 
