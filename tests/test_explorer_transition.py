@@ -41,6 +41,21 @@ def test_a_sweep_gives_way_to_the_reader(explorer):
         assert sweep.text_content() == "Train m = 32 … 60 in turn"
 
 
+def test_a_link_begins_training_once(explorer):
+    """What a reader does in the first moments, such as to pause, was undone by a second beginning.
+
+    `epoch` counts beginnings.
+    """
+    epoch = "explorer.views.transition.trainer.epoch"
+    page = explorer("#view=transition&td=8&tm=16")
+    page.wait_for_timeout(400)  # changes of sliders, and so of the address, wait for 150 ms
+    assert page.evaluate(epoch) == 1
+    page.click("text=Watch")
+    page.evaluate("location.hash = '#view=transition&td=8&tm=18'")
+    page.wait_for_timeout(400)
+    assert page.evaluate(epoch) == 2
+
+
 def test_training_is_paused_stepped_and_found_again(explorer):
     page = explorer("#view=transition&td=24&tm=96")
     steps = "explorer.views.transition.trainer.frames?.[0].step"

@@ -55,6 +55,7 @@ function train() {
 
 /** Go to a step and rest there, or train at once, unless the reader wants less motion. */
 function begin(step) {
+  clearTimeout(waiting); // of a link whose view is shown at once
   restart();
   goesOn = false;
   if (step) trainer.step(step);
@@ -258,7 +259,9 @@ onState((names, recalled) => {
   if (!areOthers && !(recalled && names.includes("tstep"))) return;
   stopSweep();
   clearTimeout(waiting);
-  if (spec) drawDial(ratioOf({ items: state.tm, dModel: state.td, heads: state.th }));
+  if (spec && dial.clientWidth) { // a link may come from another view, with the dial still hidden
+    drawDial(ratioOf({ items: state.tm, dModel: state.td, heads: state.th }));
+  }
   const { tstep } = state;
   waiting = setTimeout(() => { if (recalled || !isCurrent()) begin(tstep); }, 150);
 });
