@@ -23,10 +23,7 @@ extern "C" void timed_steps(Run* given, int64_t steps, char* scratch, double* ta
     Run& run = *given;
     Arena arena{(uintptr_t(scratch) + 63) / 64 * 64};
     Work work(run, arena);
-    prepare_drawing(run, work);
-    list_pairs(run, work);
-    for (int k = 0; k < run.heads && run.share > 1; k++)
-        work.key_columns[k * run.key_dim] = key_column(run, k);
+    prepare_steps(run, work);
     const float* rows[64];
     for (int p = 0; p < work.positions; p++) rows[p] = work.projected + p * run.columns;
     Context context;

@@ -20,13 +20,17 @@ static void prepare_drawing(const Run& run, const Work& work) {
     __builtin_memset(work.place, 0, run.items);
 }
 
-static void train(Run& run, int64_t steps, char* scratch, const volatile int32_t* stop) {
-    Arena arena{(uintptr_t(scratch) + 63) / 64 * 64};
-    Work work(run, arena);
+static void prepare_steps(const Run& run, const Work& work) {
     prepare_drawing(run, work);
     list_pairs(run, work);
     for (int k = 0; k < run.heads && run.share > 1; k++)
         work.key_columns[k * run.key_dim] = key_column(run, k);
+}
+
+static void train(Run& run, int64_t steps, char* scratch, const volatile int32_t* stop) {
+    Arena arena{(uintptr_t(scratch) + 63) / 64 * 64};
+    Work work(run, arena);
+    prepare_steps(run, work);
     Context context;
     const int64_t first = run.taken;
     for (int64_t n = 0; n < steps && !*stop; n++) {
